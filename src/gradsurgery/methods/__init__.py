@@ -1,0 +1,33 @@
+"""Every method of the paper's Table 1, one file each."""
+
+from gradsurgery.method import Method
+from gradsurgery.methods.agem import agem
+from gradsurgery.methods.barrier import barrier
+from gradsurgery.methods.bloop import bloop
+from gradsurgery.methods.cosine import cosine
+from gradsurgery.methods.dynamic_barrier import dynamic_barrier
+from gradsurgery.methods.gradvac import gradvac
+from gradsurgery.methods.metabalance import metabalance
+from gradsurgery.methods.mgda import mgda
+from gradsurgery.methods.mixed import mixed
+from gradsurgery.methods.pcgrad import pcgrad
+
+METHODS: dict[str, type[Method]] = {
+    method.__name__: method
+    for method in (bloop, mixed, agem, dynamic_barrier, barrier, mgda, cosine, gradvac, pcgrad, metabalance)
+}
+"""Name -> constructor, in the order of Table 1."""
+
+__all__ = [
+    "METHODS",
+    "agem",
+    "barrier",
+    "bloop",
+    "cosine",
+    "dynamic_barrier",
+    "gradvac",
+    "metabalance",
+    "mgda",
+    "mixed",
+    "pcgrad",
+]

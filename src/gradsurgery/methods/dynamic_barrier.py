@@ -1,0 +1,47 @@
+"""Dynamic barrier, as the paper compares with it: never let aux push main uphill.
+
+d = mu g_main + lam g_aux,   mu = max(1 - lam <g_main, g_aux> / |g_main|^2, 0)
+"""
+
+from dataclasses import dataclass
+
+from gradsurgery.hyperparameter import Hyperparameter, speed, weight
+from gradsurgery.method import Method, Step
+from gradsurgery.scalar import minimum, ratio
+from gradsurgery.vector import Vector
+
+
+@dataclass(frozen=True)
+class dynamic_barrier(Method):
+    """Dynamic barrier with a weight in place of the barrier function; ``barrier`` is the form of Table 1.
+
+    With an average a of main (bias-corrected), which the paper's discussion suggests for every surgery method:
+
+        d = g_main + lam g_aux - min(lam <a, g_aux> / |a|^2, 1) a
+
+    Args:
+        lam: weight of the auxiliary loss, at least 0.
+        rho: share of the new gradient in the average, in (0, 1]; None, as in the paper, uses g_main itself.
+
+    Example:
+        >>> dynamic_barrier(lam=0.1)
+        dynamic_barrier(lam=0.1, rho=None)
+
+    Reference: Gong et al., *Automatic and Harmless Regularization with Constrained and Lexicographic Optimization: A
+    Dynamic Barrier Approach*, NeurIPS 2021; the form is that of section "Baselines" of the Bloop paper.
+    """
+
+    lam: Hyperparameter
+    rho: Hyperparameter | None = None
+
+    def __post_init__(self) -> None:
+        self._set(lam=weight(self.lam), rho=speed(self.rho))
+
+    @property
+    def averaged(self) -> int:
+        return 1
+
+    def direction(self, step: Step) -> Vector:
+        main, (aux,), (average,) = step.main, step.aux, step.averages
+        squared = average @ average
+        return main + self.lam * aux - ratio(minimum(self.lam * (aux @ average), squared), squared) * average

@@ -1,0 +1,54 @@
+"""GradVac: turn each gradient towards the other until their cosine is what it usually is.
+
+phi = cos(g_main, g_aux);  where phi < phi_average:
+d = g_main + c |g_main| / |g_aux| g_aux  +  g_aux + c |g_aux| / |g_main| g_main
+c = (phi_average sqrt(1 - phi^2) - phi sqrt(1 - phi_average^2)) / sqrt(1 - phi_average^2)
+"""
+
+from dataclasses import dataclass
+
+from gradsurgery.geometry import cos
+from gradsurgery.hyperparameter import share
+from gradsurgery.method import Method, Step
+from gradsurgery.scalar import Scalar, ratio, root
+from gradsurgery.vector import Vector
+
+
+@dataclass(frozen=True)
+class gradvac(Method):
+    """Gradient vaccine: ``pcgrad`` with lam = 1 whose target is a moving average of the cosine, not 0.
+
+    phi_average starts at 0 and moves after use: phi_average <- (1 - beta) phi_average + beta phi.
+
+    Table 1 prints the main half only, and without the vector g_aux that the correction multiplies; this is its source's
+    sum of both corrected gradients.
+
+    Args:
+        beta: share of the new cosine in its average, in (0, 1].
+
+    Example:
+        >>> gradvac()
+        gradvac(beta=0.01)
+
+    Reference: Wang et al., *Gradient Vaccine: Investigating and Improving Multi-task Optimization in Massively
+    Multilingual Models*, ICLR 2021.
+    """
+
+    beta: Scalar = 0.01
+
+    memory = ("phi_average",)
+
+    def __post_init__(self) -> None:
+        self._set(beta=share("beta", self.beta))
+
+    def direction(self, step: Step) -> Vector:
+        main, (aux,), (target,) = step.main, step.aux, step.memory
+        phi = cos(main, aux)
+        wanted = root(1 - target * target)
+        turn = (phi < target) * ratio(target * root(1 - phi * phi) - phi * wanted, wanted)
+        long, short = root(main @ main), root(aux @ aux)
+        return main + turn * ratio(long, short) * aux + aux + turn * ratio(short, long) * main
+
+    def remember(self, step: Step) -> tuple[Scalar, ...]:
+        (phi_average,) = step.memory
+        return ((1 - self.beta) * phi_average + self.beta * cos(step.main, step.aux[0]),)

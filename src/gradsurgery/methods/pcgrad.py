@@ -1,0 +1,49 @@
+"""PCGrad: where the gradients conflict, project each on the other's orthogonal.
+
+d = g_main + lam g_aux                                    if <g_main, g_aux> > 0
+d = pi(g_main; g_aux) + lam pi(g_aux; g_main)             otherwise
+"""
+
+from dataclasses import dataclass
+
+from gradsurgery.hyperparameter import Hyperparameter, speed, weight
+from gradsurgery.method import Method, Step
+from gradsurgery.scalar import ratio
+from gradsurgery.vector import Vector
+
+
+@dataclass(frozen=True)
+class pcgrad(Method):
+    """Projecting conflicting gradients, weighed as the paper compares with it; lam = 1 is the original.
+
+    With an average of main, the average takes g_main's place in the test for a conflict and as what aux is projected
+    on; a zero average conflicts with nothing. (Table 1 swaps the two subtracted terms; the sum is right.)
+
+    Args:
+        lam: weight of the auxiliary loss, at least 0.
+        rho: share of the new gradient in the average, in (0, 1]; None, as in the paper, uses g_main itself.
+
+    Example:
+        >>> pcgrad(lam=0.1)
+        pcgrad(lam=0.1, rho=None)
+
+    Reference: Yu et al., *Gradient Surgery for Multi-Task Learning*, NeurIPS 2020; the form is that of section
+    "Baselines" of the Bloop paper.
+    """
+
+    lam: Hyperparameter
+    rho: Hyperparameter | None = None
+
+    def __post_init__(self) -> None:
+        self._set(lam=weight(self.lam), rho=speed(self.rho))
+
+    @property
+    def averaged(self) -> int:
+        return 1
+
+    def direction(self, step: Step) -> Vector:
+        main, (aux,), (average,) = step.main, step.aux, step.averages
+        conflict = aux @ average < 0
+        main_rest = main - ratio(conflict * (main @ aux), aux @ aux) * aux
+        aux_rest = aux - ratio(conflict * (aux @ average), average @ average) * average
+        return main_rest + self.lam * aux_rest
