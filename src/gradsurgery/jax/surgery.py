@@ -58,7 +58,9 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
 
     def init(params: Tree) -> SurgeryState:
         dtype = scalar_type(params)
-        dry = plan(method, method.aux_count or 1, dot=lambda a, b: 1.0, measure=measure)
+        # the state's structure is fixed before the number of auxiliary losses is known: tell what any number can tell
+        counts = (1, 2) if method.aux_count is None else (method.aux_count,)
+        told = [plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics for count in counts]
         return SurgeryState(
             steps=jnp.zeros((), jnp.int32),
             averages=tuple(
@@ -67,7 +69,7 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
             ),
             mass=jnp.zeros((), dtype),
             memory=tuple(jnp.zeros((), dtype) for _ in method.memory),
-            diagnostics={name: jnp.zeros((), jnp.float32) for name in dry.diagnostics},
+            diagnostics={name: jnp.zeros((), jnp.float32) for name in told[0] if name in told[-1]},
         )
 
     def update(

@@ -1,0 +1,29 @@
+"""Imports run one way: a room loads nothing that it does not need, and says what it misses."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_the_core_loads_neither_jax_nor_torch():
+    result = run("import sys, gradsurgery; print(sorted({'jax', 'optax', 'torch'} & set(sys.modules)))")
+    assert (result.stdout.strip(), result.stderr) == ("[]", "")
+
+
+def test_the_jax_room_loads_no_torch():
+    pytest.importorskip("jax")
+    result = run("import sys, gradsurgery.jax; print('torch' in sys.modules)")
+    assert (result.stdout.strip(), result.stderr) == ("False", "")
+
+
+@pytest.mark.parametrize("missing", ["jax", "optax"])
+def test_a_missing_extra_says_how_to_get_it(missing):
+    result = run(f"import sys; sys.modules[{missing!r}] = None; import gradsurgery.jax")
+    assert result.returncode == 1
+    assert "gradsurgery.jax needs jax and optax" in result.stderr.splitlines()[-1]
+    assert 'pip install "gradsurgery[jax]"' in result.stderr.splitlines()[-1]
