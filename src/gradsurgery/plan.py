@@ -35,8 +35,6 @@ class Plan:
     """The moving average of the number 1, by which averages are corrected for their start at zero, after this step."""
     memory: tuple[Scalar, ...]
     """The method's own scalars after this step."""
-    products: dict[Pair, Scalar]
-    """The inner products that were asked for."""
     diagnostics: dict[str, Scalar]
     """What the step was like, from those alone unless told to measure more."""
 
@@ -69,9 +67,9 @@ def plan(
         measure: whether to ask for all inner products, so that the diagnostics are complete.
 
     Example:
-        >>> from gradsurgery import bloop
-        >>> list(plan(bloop(lam=0.1), 1, dot=lambda a, b: 1.0).products)
-        [('average', 'average'), ('aux', 'average'), ('main', 'main')]
+        >>> from gradsurgery import mixed
+        >>> plan(mixed(lam=0.1), 1, dot=lambda a, b: 1.0).weights
+        {'main': 1, 'aux': 0.1}
     """
     method.check_aux_count(aux_count)
     now = method.at(steps)
@@ -90,11 +88,11 @@ def plan(
     for name in names[: method.averages]:
         if not any(name in pair for pair in gram.products):
             gram.product(name, name)
-    asked = dict(gram.products)
+    asked = list(gram.products.values())
     for u, v in combinations_with_replacement(names, 2) if measure else ():
         gram.product(u, v)
 
-    nothing = sum(0 * product for product in asked.values())  # NaN if one of them is not finite
+    nothing = sum(0 * product for product in asked)  # NaN if one of them is not finite
     sound = nothing == 0
     rho = getattr(now, "rho", None)
     return Plan(
@@ -103,6 +101,23 @@ def plan(
         rho=rho,
         mass=mass if rho is None else (1 - rho) * mass + rho,
         memory=memory,
-        products=asked,
         diagnostics={"sound": sound, **diagnosis(now, names, direction.weights, gram.products)},
     )
+
+
+def asked(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:
+    """The inner products that a step asks for: always the same, as formulas do not branch.
+
+    Example:
+        >>> from gradsurgery import bloop
+        >>> asked(bloop(lam=0.1), 1)
+        [('average', 'average'), ('aux', 'average'), ('main', 'main')]
+    """
+    pairs: list[Pair] = []
+
+    def dot(a: str, b: str) -> float:
+        pairs.append((a, b))
+        return 1.0
+
+    plan(method, aux_count, dot, measure=measure)
+    return pairs

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradsurgery.method import Method, Step
-from gradsurgery.plan import basis, plan
+from gradsurgery.plan import asked, basis
 
 Array = NDArray[np.float64]
 
@@ -66,8 +66,7 @@ class Reference:
         direction = cast(Array, now.direction(step))
 
         vectors = dict(zip(basis(now, len(gradients) - 1), [*gradients, *averages], strict=True))
-        asked = plan(now, len(gradients) - 1, dot=lambda a, b: 1.0).products
-        sound = all(np.isfinite(vectors[a] @ vectors[b]) for a, b in asked)
+        sound = all(np.isfinite(vectors[a] @ vectors[b]) for a, b in asked(now, len(gradients) - 1))
         state = replace(state, steps=state.steps + 1, averages=averages)
         if sound:
             rho = getattr(now, "rho", None) or 0.0

@@ -1,0 +1,67 @@
+"""Parameters as users hand them in, and their vectors as flat blocks of memory."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradsurgery.torch.parallel import local
+from gradsurgery.torch.passes import Block
+
+
+def parameters(params: Iterable[Any]) -> list[Tensor]:
+    """The parameters once each: from tensors, ``(name, tensor)`` pairs, or groups as for an optimiser."""
+    if isinstance(params, Tensor):
+        raise TypeError("params is an iterable of parameters such as model.parameters(), but got one tensor")
+    found: dict[int, Tensor] = {}
+    for item in params:
+        if isinstance(item, dict):
+            group = item["params"]
+            found |= {id(one): one for one in parameters([group] if isinstance(group, Tensor) else group)}
+            continue
+        parameter = item[1] if isinstance(item, tuple) else item
+        if not isinstance(parameter, Tensor):
+            raise TypeError(f"params holds parameters, but got {parameter!r}")
+        if not parameter.is_leaf or not parameter.is_floating_point():
+            raise ValueError(
+                f"a parameter is a leaf tensor of real numbers, but got one of type {parameter.dtype}"
+                + ", computed from others" * (not parameter.is_leaf)
+            )
+        found[id(parameter)] = parameter
+    if not found:
+        raise ValueError("params holds at least one parameter, but it is empty")
+    return list(found.values())
+
+
+def block(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> Block:
+    """One parameter's vectors as a block that shares their memory.
+
+    All lie as main's gradient does; an auxiliary gradient that does not is copied.
+    """
+    like = local(gradients[0])
+    flat = []
+    for tensor in map(local, (*gradients, *averages)):
+        aligned = tensor if tensor.stride() == like.stride() else torch.empty_like(like).copy_(tensor)
+        flat.append(_flat(aligned))
+    return Block(flat[: len(gradients)], flat[len(gradients) :])
+
+
+def unshared(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a copy if it is a part of something larger, such as a bucket that DDP writes to again."""
+    shared = type(tensor) is Tensor and tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+    return tensor.clone() if shared else tensor
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The tensor itself if its elements lie side by side in memory, else a copy whose elements do."""
+    by_stride = _by_stride(local(tensor))
+    return tensor if local(tensor).permute(by_stride).is_contiguous() else tensor.contiguous()
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.permute(_by_stride(tensor)).view(-1)
+
+
+def _by_stride(tensor: Tensor) -> list[int]:
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)

@@ -1,0 +1,92 @@
+"""The two passes over memory: inner products, then the direction and the averages in one go.
+
+Both work on blocks. A block is one parameter's vectors, flat and aligned element by element: its gradients, main first,
+then its averages. Sums run in float32 at least.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Pairs = tuple[tuple[int, int], ...]
+"""Inner products to form, by the places of their factors among the vectors of a block."""
+
+PIECE = 1 << 17
+"""On a CPU, the eager passes go through a block in pieces of so many elements, which its cache can hold: a piece is
+read from memory once for all that is done with it."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One parameter's gradients and averages, as 1-d tensors of one length on one device."""
+
+    gradients: list[Tensor]
+    averages: list[Tensor]
+
+    def pieces(self) -> "Iterator[Block]":
+        """The block's pieces on a CPU, else the block itself."""
+        if self.gradients[0].device.type != "cpu":
+            yield self
+            return
+        count = len(self.gradients)
+        for parts in zip(*(torch.split(one, PIECE) for one in [*self.gradients, *self.averages]), strict=True):
+            yield Block(list(parts[:count]), list(parts[count:]))
+
+
+class Passes:
+    """The two passes, eager or compiled: one kernel each, for blocks of any length."""
+
+    def __init__(self, *, compile: bool) -> None:  # noqa: A002
+        self._compiled = compile
+        self._products = torch.compile(_fused_products, dynamic=True) if compile else _products
+        self._finish = torch.compile(_finish, dynamic=True) if compile else _finish
+
+    def products(self, block: Block, pairs: Pairs) -> Tensor:
+        """The inner products of a block's vectors, as a 1-d tensor."""
+        parts = [self._products([*piece.gradients, *piece.averages], pairs) for piece in self._pieces(block)]
+        return torch.stack(parts).sum(0)
+
+    def finish(self, block: Block, weights: Tensor, keep: Tensor, gain: Tensor) -> None:
+        """Write the direction over main's gradient and move the averages, both in place.
+
+        direction = sum of weights * vectors,   average <- keep * average + gain * gradient   if gain is above 0
+        """
+        for piece in self._pieces(block):
+            self._finish(piece.gradients, piece.averages, weights, keep, gain)
+
+    def _pieces(self, block: Block) -> Iterator[Block]:
+        return iter([block]) if self._compiled else block.pieces()
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type to compute in: float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _wide(vectors: list[Tensor]) -> list[Tensor]:
+    dtype = wide(vectors[0].dtype)
+    return [vector.to(dtype) for vector in vectors]
+
+
+def _products(vectors: list[Tensor], pairs: Pairs) -> Tensor:
+    vectors = _wide(vectors)
+    return torch.stack([torch.dot(vectors[a], vectors[b]) for a, b in pairs])
+
+
+def _fused_products(vectors: list[Tensor], pairs: Pairs) -> Tensor:
+    vectors = _wide(vectors)
+    return torch.stack([(vectors[a] * vectors[b]).sum() for a, b in pairs])
+
+
+def _finish(gradients: list[Tensor], averages: list[Tensor], weights: Tensor, keep: Tensor, gain: Tensor) -> None:
+    main, *others = vectors = _wide([*gradients, *averages])
+    first, *rest = weights.to(main.dtype).unbind()
+    direction = main * first
+    for vector, weight in zip(others, rest, strict=True):
+        direction.addcmul_(vector, weight)
+    for average, gradient in zip(averages, vectors, strict=False):
+        # where, not a product with gain: 0 times NaN is NaN
+        average.copy_(torch.where(gain > 0, average * keep + gradient * gain, average))
+    gradients[0].copy_(direction)

@@ -1,0 +1,285 @@
+"""``Surgery``: gathers the gradient of each loss apart, then leaves one direction in ``.grad``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradsurgery.method import Method
+from gradsurgery.plan import asked, basis, plan
+from gradsurgery.torch.layout import block, dense, parameters, unshared
+from gradsurgery.torch.losses import Loss, backward, shares_graph, value
+from gradsurgery.torch.parallel import Shards, agreed, replica_groups, shards, sum_over_shards
+from gradsurgery.torch.passes import Block, Passes, wide
+from gradsurgery.vector import Pair
+
+_WAY = (
+    "give the losses as functions, surgery.backward(main_fn, aux_fn), so that each makes a forward pass of its own, "
+    "and leave no_sync before the last micro-batch"
+)
+
+
+class Surgery:
+    """Trains parameters on a main and some auxiliary losses by one of the methods of ``gradsurgery``.
+
+        surgery = Surgery(model.parameters(), gs.bloop(lam=0.1, rho=0.01))
+        for batch in loader:
+            surgery.backward(main_loss, aux_loss)     # in place of loss.backward(); again to accumulate
+            surgery.apply()                           # .grad is now the direction
+            optimizer.step()
+            optimizer.zero_grad()
+
+    It holds one gradient for each loss between ``backward`` and ``apply``, and one average for each level above the
+    last, in float32 at least. Nothing in ``apply`` waits for the device. In a step with an inner product that is not
+    finite the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips it.
+
+    Args:
+        params: parameters, or groups of them as for an optimiser. Frozen ones are passed over.
+        method: for example ``gradsurgery.bloop(lam=0.1)``.
+        compile: whether to compile the two passes over memory with ``torch.compile``.
+        measure: whether to compute all inner products, so that ``diagnostics`` is complete.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        method: Method,
+        *,
+        compile: bool = False,  # noqa: A002
+        measure: bool = False,
+    ) -> None:
+        if not isinstance(method, Method):
+            raise TypeError(f"Surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+        self.method = method
+        self.measure = measure
+        self._parameters = parameters(params)
+        self._passes = Passes(compile=compile)
+        self._gradients: list[list[Tensor | None]] = []
+        self._averages: list[list[Tensor | None]] = [[None] * len(self._parameters) for _ in range(method.averages)]
+        self._steps = 0
+        dtypes = {wide(parameter.dtype) for parameter in self._parameters}
+        self._dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+        self._mass = self._scalar(0.0)
+        self._memory = tuple(self._scalar(0.0) for _ in method.memory)
+        self._diagnostics: dict[str, Tensor] = {}
+        self._groups: list[Any] | None = None
+
+    def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
+        """Gather the gradient of each loss; called again before ``apply``, add to it.
+
+        Losses that come from one forward pass are given as tensors. Given as functions, they are called in turn,
+        forward, backward, forward, backward, main first: one graph is alive at a time, and DistributedDataParallel
+        synchronises each. Only the parameters of this surgery get gradients (under DDP and FSDP2, all that a loss
+        reaches).
+
+        Returns:
+            The losses, main first, detached: for the log.
+        """
+        self.method.check_aux_count(len(aux))
+        losses = (main, *aux)
+        if self._gradients and len(self._gradients) != len(losses):
+            raise ValueError(f"backward was called with {len(self._gradients)} losses before, but got {len(losses)}")
+        names = basis(self.method, len(aux))
+        found = []
+        gathered = self._gradients or [[None] * len(self._parameters) for _ in losses]
+        self._gradients = []  # if a loss fails, no half-gathered gradients stay
+        for index, (name, loss) in enumerate(zip(names, losses, strict=False)):
+            now = value(loss, name)
+            later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
+            gathered[index] = self._gathered(now, name, gathered[index], retain=shares_graph(now, later))
+            found.append(now.detach())
+        self._gradients = gathered
+        return tuple(found)
+
+    def _gathered(self, loss: Tensor, name: str, before: list[Tensor | None], *, retain: bool) -> list[Tensor | None]:
+        """The gradients before, plus those of this loss; ``.grad`` is None afterwards."""
+        if self._groups is None:
+            self._groups = replica_groups(self._parameters)
+        whole = bool(self._groups) or any(shards(parameter) for parameter in self._parameters)
+        # under DDP and FSDP2 gradients pass through hooks, which a backward pass to chosen inputs would go around
+        inputs = None if whole else [parameter for parameter in self._parameters if parameter.requires_grad]
+        try:
+            for parameter, gradient in zip(self._parameters, before, strict=True):
+                parameter.grad = gradient
+            backward(loss, inputs, retain)
+            gradients = [_owned(parameter.grad, name) for parameter in self._parameters]
+        finally:
+            for parameter in self._parameters:
+                parameter.grad = None
+        if all(gradient is None for gradient in gradients):
+            raise RuntimeError(
+                f"the {name} loss reaches none of the parameters; under FSDP2, gradients must be synchronised in every "
+                "backward pass: model.set_requires_gradient_sync(True)"
+            )
+        return gradients
+
+    @torch.no_grad()
+    def apply(self, *, scaler: Any = None) -> None:
+        """Replace the gathered gradients by one direction in ``.grad``, and move the averages.
+
+        Parameters that no loss has reached keep ``grad is None``; for one that some losses reach, the gradient of the
+        others counts as zero.
+
+        Args:
+            scaler: the ``GradScaler`` by which the losses were scaled: the average is kept unscaled, and ``.grad`` is
+                left scaled, for ``scaler.unscale_`` and ``scaler.step``.
+        """
+        if not self._gradients:
+            raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
+        count = len(self._gradients)
+        names = basis(self.method, count - 1)
+        blocks, directions = self._blocks()
+        scale = self._scalar(1.0) if scaler is None else scaler.scale(self._scalar(1.0))
+
+        squares = [(name, name) for name in names[:count]] if self._groups else []
+        pairs = dict.fromkeys([*asked(self.method, count - 1, measure=self.measure), *squares])
+        products = self._products(blocks, names, list(pairs))
+        unit = {name: scale if name in names[:count] else self._scalar(1.0) for name in names}
+        products = {(a, b): product / unit[a] / unit[b] for (a, b), product in products.items()}
+        alike = self._alike([products[pair] for pair in squares])
+
+        step = plan(
+            self.method,
+            count - 1,
+            dot=lambda a, b: products[a, b],
+            steps=self._steps,
+            mass=self._mass,
+            memory=self._memory,
+            measure=self.measure,
+        )
+        sound = self._scalar(step.sound) * alike > 0
+        weights = torch.stack([self._scalar(step.weights.get(name, 0.0)) * (scale / unit[name]) for name in names])
+        weights = torch.where(alike, weights, torch.nan)
+        rho = self._scalar(0.0 if step.rho is None else step.rho)
+        keep, gain = 1 - rho, torch.where(sound, rho / scale, 0.0)
+        for one, _ in blocks:
+            device = one.gradients[0].device
+            self._passes.finish(one, *(scalar.to(device) for scalar in (weights, keep, gain)))
+
+        for parameter, direction in zip(self._parameters, directions, strict=True):
+            parameter.grad = direction
+        self._gradients = []
+        self._steps += 1
+        self._mass = torch.where(sound, self._scalar(step.mass), self._mass)
+        self._memory = tuple(
+            torch.where(sound, self._scalar(new), old) for new, old in zip(step.memory, self._memory, strict=True)
+        )
+        self._diagnostics = {name: self._scalar(number) for name, number in step.diagnostics.items()}
+
+    def _blocks(self) -> tuple[list[tuple[Block, Shards | None]], list[Tensor | None]]:
+        """The vectors of each parameter that has any, and for each parameter the tensor that becomes its direction."""
+        blocks: list[tuple[Block, Shards | None]] = []
+        directions: list[Tensor | None] = []
+        for index, parameter in enumerate(self._parameters):
+            gradients = [loss[index] for loss in self._gradients]
+            reached = [gradient for gradient in gradients if gradient is not None]
+            if not reached and all(level[index] is None for level in self._averages):
+                directions.append(None)
+                continue
+            like = reached[0] if reached else torch.zeros_like(parameter)
+            filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
+            averages = []
+            for level in self._averages:
+                average = level[index]
+                if average is None:
+                    average = torch.zeros_like(filled[0], dtype=wide(like.dtype))
+                averages.append(average)
+                level[index] = average
+            blocks.append((block(filled, averages), shards(parameter)))
+            directions.append(filled[0] if reached else None)
+        return blocks, directions
+
+    def _products(
+        self, blocks: Sequence[tuple[Block, Shards | None]], names: Sequence[str], pairs: list[Pair]
+    ) -> dict[Pair, Tensor]:
+        """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
+        if not pairs:
+            return {}
+        places = tuple((names.index(a), names.index(b)) for a, b in pairs)
+        parts: dict[Shards | None, list[Tensor]] = {}
+        for one, where in blocks:
+            parts.setdefault(where, []).append(self._scalar(self._passes.products(one, places)))
+        sums = [sum_over_shards(torch.stack(some).sum(0), where) for where, some in parts.items()]
+        return dict(zip(pairs, torch.stack(sums).sum(0).unbind(), strict=True))
+
+    def _alike(self, squares: list[Tensor]) -> Tensor:
+        """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
+        if not squares:
+            return self._scalar(1.0) > 0
+        same = agreed(torch.stack(squares), self._groups or [])
+        # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
+        if self._steps == 0 or same.device.type == "cpu":
+            wrong = [name for name, one in zip(("main", "aux", "aux2", "aux3"), same.tolist(), strict=False) if not one]
+            if wrong:
+                raise RuntimeError(
+                    f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
+                    f"not synchronised them; {_WAY}"
+                )
+        return same.all()
+
+    def _scalar(self, number: Any) -> Tensor:
+        """A number as a tensor of the surgery's type, beside the first parameter, without waiting for the device."""
+        device = self._parameters[0].device
+        if isinstance(number, Tensor):
+            return number.to(device, self._dtype)
+        return torch.full((), float(number), dtype=self._dtype, device=device)
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        """What the last step was like, by name; see ``gradsurgery.diagnosis`` for what each means.
+
+        What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
+        """
+        return self._diagnostics
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run needs to go on: averages, counts and scalars; plain containers and tensors."""
+        return {
+            "method": self.method.name,
+            "shapes": [list(parameter.shape) for parameter in self._parameters],
+            "steps": self._steps,
+            "mass": self._mass,
+            "memory": list(self._memory),
+            "averages": [list(level) for level in self._averages],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state; hyperparameters are those of this surgery's method."""
+        mine = self.state_dict()
+        if state["method"] != mine["method"]:
+            raise ValueError(f"the state is of the method {state['method']}, but this surgery's is {mine['method']}")
+        for what in ("averages", "memory"):
+            if len(state[what]) != len(mine[what]):
+                raise ValueError(
+                    f"the state has {len(state[what])} {what}, but {self.method!r} keeps {len(mine[what])}"
+                )
+        if len(state["shapes"]) != len(mine["shapes"]):
+            raise ValueError(
+                f"the state is for {len(state['shapes'])} parameters, but this surgery has {len(mine['shapes'])}"
+            )
+        for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
+            if list(theirs) != ours:
+                raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
+        self._steps = int(state["steps"])
+        self._mass = self._scalar(state["mass"]).clone()
+        self._memory = tuple(self._scalar(number).clone() for number in state["memory"])
+        self._averages = [
+            [
+                None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
+                for average, parameter in zip(level, self._parameters, strict=True)
+            ]
+            for level in state["averages"]
+        ]
+        self._gradients = []
+
+
+def _owned(gradient: Tensor | None, name: str) -> Tensor | None:
+    """A gradient that nobody else writes to, dense in memory."""
+    if gradient is None:
+        return None
+    if gradient.layout != torch.strided:
+        raise TypeError(
+            f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
+            "embedding with sparse=False"
+        )
+    return dense(unshared(gradient))
