@@ -24,38 +24,46 @@ def value(loss: Loss, name: str) -> Tensor:
     return loss
 
 
-def shares_graph(loss: Tensor, others: Sequence[Tensor]) -> bool:
-    """Whether the backward pass of a later loss goes through the graph of this one."""
-    if not others:
-        return False
-    nodes = _nodes([loss])
-    return not nodes.isdisjoint(_nodes(others))
+class Graph:
+    """What the backward pass of some losses goes through."""
+
+    def __init__(self, losses: Iterable[Tensor]) -> None:
+        self.nodes: set[Node] = set()
+        stack = [loss.grad_fn for loss in losses]
+        while stack:
+            node = stack.pop()
+            # leaves, which have nothing behind them, keep no tensors for the backward pass
+            if node is not None and node not in self.nodes and node.next_functions:
+                self.nodes.add(node)
+                stack.extend(following for following, _ in node.next_functions)
+
+    def shares(self, other: "Graph") -> bool:
+        """Whether one's backward pass frees what the other's needs."""
+        return not self.nodes.isdisjoint(other.nodes)
+
+    @property
+    def hides_parameters(self) -> bool:
+        """Whether it has parts with a graph of their own, as reentrant activation checkpoints do."""
+        return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
 
 
-def _nodes(losses: Iterable[Tensor]) -> set[Node]:
-    """The nodes that keep tensors for the backward pass: all but the leaves."""
-    found: set[Node] = set()
-    stack = [loss.grad_fn for loss in losses]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in found and node.next_functions:
-            found.add(node)
-            stack.extend(following for following, _ in node.next_functions)
-    return found
+def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor], *, hooked: bool) -> None:
+    """``loss.backward``, to the parameters alone where that can be, keeping the graph if a later loss needs it.
 
-
-def backward(loss: Tensor, inputs: Sequence[Tensor] | None, retain_graph: bool) -> None:
-    """``loss.backward``, with torch's advice put into our terms where it does not fit."""
+    Args:
+        loss: the loss.
+        parameters: what gets gradients.
+        later: losses whose backward pass is still to come.
+        hooked: whether DDP or FSDP2 wait for gradients in hooks, which a backward pass to chosen inputs goes around.
+    """
+    graph = Graph([loss])
+    inputs = None if hooked or graph.hides_parameters else [one for one in parameters if one.requires_grad]
     try:
-        loss.backward(retain_graph=retain_graph, inputs=inputs)  # type: ignore[no-untyped-call]
+        loss.backward(retain_graph=graph.shares(Graph(later)), inputs=inputs)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         if "second time" in str(error):
             raise RuntimeError(
                 "two losses go through one graph, and the first has freed it: give losses that share a forward pass as "
                 "tensors, surgery.backward(main_loss, aux_loss), or let each function make a pass of its own"
-            ) from error
-        if "Checkpointing is not compatible" in str(error):
-            raise RuntimeError(
-                "reentrant activation checkpointing cannot tell parameters apart: use checkpoint(..., use_reentrant=False)"
             ) from error
         raise

@@ -15,7 +15,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 PIECE = 1 << 17
 """On a CPU, the eager passes go through a block in pieces of so many elements, which its cache can hold: a piece is
-read from memory once for all that is done with it."""
+read from memory once for all that is done with it. (A dot of many more would lose digits, too.)"""
+
+SMALL = 1 << 12
+"""Blocks of fewer elements are not worth the call of a compiled kernel."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,19 @@ class Block:
     gradients: list[Tensor]
     averages: list[Tensor]
 
+    @property
+    def device(self) -> torch.device:
+        """Where the vectors lie."""
+        return self.gradients[0].device
+
+    @property
+    def size(self) -> int:
+        """Elements in each vector."""
+        return self.gradients[0].numel()
+
     def pieces(self) -> "Iterator[Block]":
         """The block's pieces on a CPU, else the block itself."""
-        if self.gradients[0].device.type != "cpu":
+        if self.device.type != "cpu":
             yield self
             return
         count = len(self.gradients)
@@ -36,16 +49,17 @@ class Block:
 
 
 class Passes:
-    """The two passes, eager or compiled: one kernel each, for blocks of any length."""
+    """The two passes, eager or compiled: then one kernel each, for blocks of any length."""
 
     def __init__(self, *, compile: bool) -> None:  # noqa: A002
-        self._compiled = compile
-        self._products = torch.compile(_fused_products, dynamic=True) if compile else _products
-        self._finish = torch.compile(_finish, dynamic=True) if compile else _finish
+        self._compiled_products = torch.compile(_fused_products, dynamic=True) if compile else None
+        self._compiled_finish = torch.compile(_finish, dynamic=True) if compile else None
 
     def products(self, block: Block, pairs: Pairs) -> Tensor:
         """The inner products of a block's vectors, as a 1-d tensor."""
-        parts = [self._products([*piece.gradients, *piece.averages], pairs) for piece in self._pieces(block)]
+        if self._compiled_products is not None and block.size >= SMALL:
+            return self._compiled_products(_bare([*block.gradients, *block.averages]), pairs)
+        parts = [_products([*piece.gradients, *piece.averages], pairs) for piece in block.pieces()]
         return torch.stack(parts).sum(0)
 
     def finish(self, block: Block, weights: Tensor, keep: Tensor, gain: Tensor) -> None:
@@ -53,11 +67,11 @@ class Passes:
 
         direction = sum of weights * vectors,   average <- keep * average + gain * gradient   if gain is above 0
         """
-        for piece in self._pieces(block):
-            self._finish(piece.gradients, piece.averages, weights, keep, gain)
-
-    def _pieces(self, block: Block) -> Iterator[Block]:
-        return iter([block]) if self._compiled else block.pieces()
+        if self._compiled_finish is not None and block.size >= SMALL:
+            self._compiled_finish(_bare(block.gradients), _bare(block.averages), weights, keep, gain)
+            return
+        for piece in block.pieces():
+            _finish(piece.gradients, piece.averages, weights, keep, gain)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -68,6 +82,14 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def _wide(vectors: list[Tensor]) -> list[Tensor]:
     dtype = wide(vectors[0].dtype)
     return [vector.to(dtype) for vector in vectors]
+
+
+def _bare(views: list[Tensor]) -> list[Tensor]:
+    """The same memory, not as views: the compiler would make a kernel for every shape that they are views of."""
+    return [
+        view.new_empty(0).set_(view.untyped_storage(), view.storage_offset(), view.shape, view.stride())
+        for view in views
+    ]
 
 
 def _products(vectors: list[Tensor], pairs: Pairs) -> Tensor:

@@ -1,23 +1,19 @@
 """``Surgery``: gathers the gradient of each loss apart, then leaves one direction in ``.grad``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradsurgery.method import Method
-from gradsurgery.plan import asked, basis, plan
-from gradsurgery.torch.layout import block, dense, parameters, unshared
-from gradsurgery.torch.losses import Loss, backward, shares_graph, value
+from gradsurgery.plan import Plan, asked, basis, plan
+from gradsurgery.torch.gathering import Gathering
+from gradsurgery.torch.layout import block, parameters
+from gradsurgery.torch.losses import Loss
 from gradsurgery.torch.parallel import Shards, agreed, replica_groups, shards, sum_over_shards
 from gradsurgery.torch.passes import Block, Passes, wide
 from gradsurgery.vector import Pair
-
-_WAY = (
-    "give the losses as functions, surgery.backward(main_fn, aux_fn), so that each makes a forward pass of its own, "
-    "and leave no_sync before the last micro-batch"
-)
 
 
 class Surgery:
@@ -52,67 +48,37 @@ class Surgery:
         if not isinstance(method, Method):
             raise TypeError(f"Surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
         self.method = method
-        self.measure = measure
+        self._measure = measure
         self._parameters = parameters(params)
+        self._gathering = Gathering(self._parameters)
         self._passes = Passes(compile=compile)
-        self._gradients: list[list[Tensor | None]] = []
-        self._averages: list[list[Tensor | None]] = [[None] * len(self._parameters) for _ in range(method.averages)]
-        self._steps = 0
-        dtypes = {wide(parameter.dtype) for parameter in self._parameters}
+        self._groups: list[Any] | None = None
+        dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         self._dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+
+        self._steps = 0
+        self._averages: list[list[Tensor | None]] = [[None] * len(dtypes) for _ in range(method.averages)]
         self._mass = self._scalar(0.0)
         self._memory = tuple(self._scalar(0.0) for _ in method.memory)
         self._diagnostics: dict[str, Tensor] = {}
-        self._groups: list[Any] | None = None
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; called again before ``apply``, add to it.
 
         Losses that come from one forward pass are given as tensors. Given as functions, they are called in turn,
         forward, backward, forward, backward, main first: one graph is alive at a time, and DistributedDataParallel
-        synchronises each. Only the parameters of this surgery get gradients (under DDP and FSDP2, all that a loss
-        reaches).
+        synchronises each. Only the parameters of this surgery get gradients (under DDP, FSDP2 and reentrant
+        checkpointing, all that a loss reaches).
 
         Returns:
             The losses, main first, detached: for the log.
         """
         self.method.check_aux_count(len(aux))
-        losses = (main, *aux)
-        if self._gradients and len(self._gradients) != len(losses):
-            raise ValueError(f"backward was called with {len(self._gradients)} losses before, but got {len(losses)}")
-        names = basis(self.method, len(aux))
-        found = []
-        gathered = self._gradients or [[None] * len(self._parameters) for _ in losses]
-        self._gradients = []  # if a loss fails, no half-gathered gradients stay
-        for index, (name, loss) in enumerate(zip(names, losses, strict=False)):
-            now = value(loss, name)
-            later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
-            gathered[index] = self._gathered(now, name, gathered[index], retain=shares_graph(now, later))
-            found.append(now.detach())
-        self._gradients = gathered
-        return tuple(found)
-
-    def _gathered(self, loss: Tensor, name: str, before: list[Tensor | None], *, retain: bool) -> list[Tensor | None]:
-        """The gradients before, plus those of this loss; ``.grad`` is None afterwards."""
         if self._groups is None:
             self._groups = replica_groups(self._parameters)
-        whole = bool(self._groups) or any(shards(parameter) for parameter in self._parameters)
-        # under DDP and FSDP2 gradients pass through hooks, which a backward pass to chosen inputs would go around
-        inputs = None if whole else [parameter for parameter in self._parameters if parameter.requires_grad]
-        try:
-            for parameter, gradient in zip(self._parameters, before, strict=True):
-                parameter.grad = gradient
-            backward(loss, inputs, retain)
-            gradients = [_owned(parameter.grad, name) for parameter in self._parameters]
-        finally:
-            for parameter in self._parameters:
-                parameter.grad = None
-        if all(gradient is None for gradient in gradients):
-            raise RuntimeError(
-                f"the {name} loss reaches none of the parameters; under FSDP2, gradients must be synchronised in every "
-                "backward pass: model.set_requires_gradient_sync(True)"
-            )
-        return gradients
+        hooked = bool(self._groups) or any(shards(parameter) for parameter in self._parameters)
+        names = basis(self.method, len(aux))[: 1 + len(aux)]
+        return self._gathering.add(names, (main, *aux), hooked=hooked)
 
     @torch.no_grad()
     def apply(self, *, scaler: Any = None) -> None:
@@ -125,41 +91,44 @@ class Surgery:
             scaler: the ``GradScaler`` by which the losses were scaled: the average is kept unscaled, and ``.grad`` is
                 left scaled, for ``scaler.unscale_`` and ``scaler.step``.
         """
-        if not self._gradients:
+        aux_count = len(self._gathering.gradients) - 1
+        if aux_count < 0:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        count = len(self._gradients)
-        names = basis(self.method, count - 1)
-        blocks, directions = self._blocks()
+        names = basis(self.method, aux_count)
+        gradients = names[: 1 + aux_count]
         scale = self._scalar(1.0) if scaler is None else scaler.scale(self._scalar(1.0))
+        unit = {name: scale if name in gradients else self._scalar(1.0) for name in names}
+        blocks, directions = self._blocks()
 
-        squares = [(name, name) for name in names[:count]] if self._groups else []
-        pairs = dict.fromkeys([*asked(self.method, count - 1, measure=self.measure), *squares])
-        products = self._products(blocks, names, list(pairs))
-        unit = {name: scale if name in names[:count] else self._scalar(1.0) for name in names}
-        products = {(a, b): product / unit[a] / unit[b] for (a, b), product in products.items()}
-        alike = self._alike([products[pair] for pair in squares])
-
+        squares = [(name, name) for name in gradients] if self._groups else []
+        pairs = list(dict.fromkeys([*asked(self.method, aux_count, measure=self._measure), *squares]))
+        scaled = self._products(blocks, names, pairs)
+        products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
+        alike = self._alike(gradients, [products[pair] for pair in squares])
         step = plan(
             self.method,
-            count - 1,
+            aux_count,
             dot=lambda a, b: products[a, b],
             steps=self._steps,
             mass=self._mass,
             memory=self._memory,
-            measure=self.measure,
+            measure=self._measure,
         )
-        sound = self._scalar(step.sound) * alike > 0
+
+        sound = alike & (self._scalar(step.sound) > 0)
         weights = torch.stack([self._scalar(step.weights.get(name, 0.0)) * (scale / unit[name]) for name in names])
         weights = torch.where(alike, weights, torch.nan)
         rho = self._scalar(0.0 if step.rho is None else step.rho)
         keep, gain = 1 - rho, torch.where(sound, rho / scale, 0.0)
         for one, _ in blocks:
-            device = one.gradients[0].device
-            self._passes.finish(one, *(scalar.to(device) for scalar in (weights, keep, gain)))
-
+            self._passes.finish(one, *(scalar.to(one.device) for scalar in (weights, keep, gain)))
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
-        self._gradients = []
+        self._gathering.clear()
+        self._remember(step, sound)
+
+    def _remember(self, step: Plan, sound: Tensor) -> None:
+        """Move the scalars; the averages have moved in place."""
         self._steps += 1
         self._mass = torch.where(sound, self._scalar(step.mass), self._mass)
         self._memory = tuple(
@@ -172,26 +141,25 @@ class Surgery:
         blocks: list[tuple[Block, Shards | None]] = []
         directions: list[Tensor | None] = []
         for index, parameter in enumerate(self._parameters):
-            gradients = [loss[index] for loss in self._gradients]
+            gradients = [loss[index] for loss in self._gathering.gradients]
             reached = [gradient for gradient in gradients if gradient is not None]
+            directions.append(None)
             if not reached and all(level[index] is None for level in self._averages):
-                directions.append(None)
                 continue
             like = reached[0] if reached else torch.zeros_like(parameter)
             filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
-            averages = []
-            for level in self._averages:
-                average = level[index]
-                if average is None:
-                    average = torch.zeros_like(filled[0], dtype=wide(like.dtype))
-                averages.append(average)
+            averages = [
+                torch.zeros_like(like, dtype=wide(like.dtype)) if average is None else average
+                for average in (level[index] for level in self._averages)
+            ]
+            for level, average in zip(self._averages, averages, strict=True):
                 level[index] = average
             blocks.append((block(filled, averages), shards(parameter)))
-            directions.append(filled[0] if reached else None)
+            directions[index] = filled[0] if reached else None
         return blocks, directions
 
     def _products(
-        self, blocks: Sequence[tuple[Block, Shards | None]], names: Sequence[str], pairs: list[Pair]
+        self, blocks: list[tuple[Block, Shards | None]], names: tuple[str, ...], pairs: list[Pair]
     ) -> dict[Pair, Tensor]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
         if not pairs:
@@ -203,18 +171,19 @@ class Surgery:
         sums = [sum_over_shards(torch.stack(some).sum(0), where) for where, some in parts.items()]
         return dict(zip(pairs, torch.stack(sums).sum(0).unbind(), strict=True))
 
-    def _alike(self, squares: list[Tensor]) -> Tensor:
+    def _alike(self, gradients: tuple[str, ...], squares: list[Tensor]) -> Tensor:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
         if not squares:
             return self._scalar(1.0) > 0
         same = agreed(torch.stack(squares), self._groups or [])
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._steps == 0 or same.device.type == "cpu":
-            wrong = [name for name, one in zip(("main", "aux", "aux2", "aux3"), same.tolist(), strict=False) if not one]
+            wrong = [name for name, one in zip(gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
                     f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
-                    f"not synchronised them; {_WAY}"
+                    "not synchronised them; give the losses as functions, surgery.backward(main_fn, aux_fn), so that "
+                    "each makes a forward pass of its own, and leave no_sync before the last micro-batch"
                 )
         return same.all()
 
@@ -233,7 +202,7 @@ class Surgery:
         return self._diagnostics
 
     def state_dict(self) -> dict[str, Any]:
-        """What a run needs to go on: averages, counts and scalars; plain containers and tensors."""
+        """What a run needs to go on: averages, counts and scalars, in plain containers."""
         return {
             "method": self.method.name,
             "shapes": [list(parameter.shape) for parameter in self._parameters],
@@ -244,7 +213,22 @@ class Surgery:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state; hyperparameters are those of this surgery's method."""
+        """Go on from a saved state; hyperparameters stay those of this surgery's method."""
+        self._check(state)
+        self._gathering.clear()
+        self._steps = int(state["steps"])
+        self._mass = self._scalar(state["mass"]).clone()
+        self._memory = tuple(self._scalar(number).clone() for number in state["memory"])
+        self._averages = [
+            [
+                None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
+                for average, parameter in zip(level, self._parameters, strict=True)
+            ]
+            for level in state["averages"]
+        ]
+
+    def _check(self, state: Mapping[str, Any]) -> None:
+        """Raise unless the state is of this method and for these parameters."""
         mine = self.state_dict()
         if state["method"] != mine["method"]:
             raise ValueError(f"the state is of the method {state['method']}, but this surgery's is {mine['method']}")
@@ -260,26 +244,3 @@ class Surgery:
         for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
             if list(theirs) != ours:
                 raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
-        self._steps = int(state["steps"])
-        self._mass = self._scalar(state["mass"]).clone()
-        self._memory = tuple(self._scalar(number).clone() for number in state["memory"])
-        self._averages = [
-            [
-                None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
-                for average, parameter in zip(level, self._parameters, strict=True)
-            ]
-            for level in state["averages"]
-        ]
-        self._gradients = []
-
-
-def _owned(gradient: Tensor | None, name: str) -> Tensor | None:
-    """A gradient that nobody else writes to, dense in memory."""
-    if gradient is None:
-        return None
-    if gradient.layout != torch.strided:
-        raise TypeError(
-            f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
-            "embedding with sparse=False"
-        )
-    return dense(unshared(gradient))

@@ -1,0 +1,67 @@
+"""The gradients of one step: of each loss apart, gathered from one or more backward passes."""
+
+import torch
+from torch import Tensor
+
+from gradsurgery.torch.layout import dense, unshared
+from gradsurgery.torch.losses import Loss, backward, value
+
+Gradients = list[Tensor | None]
+"""The gradient of one loss, parameter by parameter; None where the loss does not reach."""
+
+
+class Gathering:
+    """Gathers gradients; in between, ``.grad`` of its parameters is None."""
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self._parameters = parameters
+        self.gradients: list[Gradients] = []
+
+    def clear(self) -> None:
+        """Forget what was gathered."""
+        self.gradients = []
+
+    def add(self, names: tuple[str, ...], losses: tuple[Loss, ...], *, hooked: bool) -> tuple[Tensor, ...]:
+        """Add the gradients of these losses, one after the other; returns their values."""
+        if self.gradients and len(self.gradients) != len(losses):
+            raise ValueError(f"backward was called with {len(self.gradients)} losses before, but got {len(losses)}")
+        gathered = self.gradients or [[None] * len(self._parameters) for _ in losses]
+        self.clear()  # if a loss fails, no half-gathered gradients stay
+        values = []
+        for index, (name, loss) in enumerate(zip(names, losses, strict=True)):
+            later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
+            now, gathered[index] = self._added(name, loss, gathered[index], later, hooked=hooked)
+            values.append(now)
+        self.gradients = gathered
+        return tuple(values)
+
+    def _added(
+        self, name: str, loss: Loss, before: Gradients, later: list[Tensor], *, hooked: bool
+    ) -> tuple[Tensor, Gradients]:
+        try:
+            for parameter, gradient in zip(self._parameters, before, strict=True):
+                parameter.grad = gradient
+            now = value(loss, name)
+            backward(now, self._parameters, later, hooked=hooked)
+            gradients = [_owned(parameter.grad, name) for parameter in self._parameters]
+        finally:
+            for parameter in self._parameters:
+                parameter.grad = None
+        if all(gradient is None for gradient in gradients):
+            raise RuntimeError(
+                f"the {name} loss reaches none of the parameters; under FSDP2, gradients are synchronised in every "
+                "backward pass: model.set_requires_gradient_sync(True)"
+            )
+        return now.detach(), gradients
+
+
+def _owned(gradient: Tensor | None, name: str) -> Tensor | None:
+    """A gradient that nobody else writes to, dense in memory."""
+    if gradient is None:
+        return None
+    if gradient.layout != torch.strided:
+        raise TypeError(
+            f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
+            "embedding with sparse=False"
+        )
+    return dense(unshared(gradient))

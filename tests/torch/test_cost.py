@@ -1,0 +1,120 @@
+"""What a step costs: memory, waits for the device, compilations. Counted, never timed."""
+
+from itertools import accumulate
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import Parameter
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+from gradsurgery.torch.passes import PIECE
+
+
+class Allocations:
+    """The bytes that the allocator hands out while it watches: what is left of them, and their peak."""
+
+    def __enter__(self):
+        self._profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True)
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        self._profile.__exit__(None, None, None)
+        events = [event for event in self._profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+        sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+        self.live, self.peak = sum(sizes), max(accumulate(sizes), default=0)
+
+
+SIZES = [3 * PIECE, 2 * PIECE, PIECE // 2, 10]
+
+
+def losses(parameters, count):
+    """Losses whose gradients are allocated in their own backward pass."""
+    return [lambda k=k: sum((p * (k + 1.5)).square().sum() for p in parameters) for k in range(count)]
+
+
+@pytest.mark.parametrize(("method", "gradients", "averages"), [
+    (gs.bloop(lam=0.5), 2, 1),
+    (gs.bloop(lam=(0.5, 0.1)), 3, 2),
+    (gs.mixed(lam=0.5), 2, 0),
+    (gs.pcgrad(lam=0.5), 2, 0),
+], ids=["bloop", "bloop two levels", "mixed", "pcgrad"])  # fmt: skip
+def test_apply_needs_no_memory_beyond_gradients_and_averages(method, gradients, averages):
+    parameters = [Parameter(torch.ones(size)) for size in SIZES]
+    whole = 4 * sum(SIZES)
+    surgery = gst.Surgery(parameters, method)
+    for step in range(2):
+        for parameter in parameters:
+            parameter.grad = None
+        surgery.backward(*losses(parameters, gradients))
+        with Allocations() as counted:
+            surgery.apply()
+        new = averages if step == 0 else 0  # the averages are made at the first step
+        spare = 4 * 8 * PIECE  # some pieces
+        assert counted.peak <= new * whole + spare, (counted.peak / whole, step)
+
+
+def test_a_whole_step_holds_one_gradient_for_each_loss():
+    parameters = [Parameter(torch.ones(size)) for size in SIZES]
+    whole = 4 * sum(SIZES)
+    surgery = gst.Surgery(parameters, gs.bloop(lam=(0.5, 0.1)))
+    with Allocations() as gathering:
+        surgery.backward(*losses(parameters, 3))
+    with Allocations() as applying:
+        surgery.apply()
+    assert gathering.live == pytest.approx(3 * whole, rel=0.01)
+    assert gathering.live + applying.live == pytest.approx(3 * whole, rel=0.01)  # the direction and two averages
+
+
+@pytest.mark.parametrize("method", [gs.bloop(lam=0.5), gs.bloop(lam=lambda step: 0.1 * step), gs.gradvac(), gs.mgda()])
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_whole_step_never_waits_for_the_device(method, measure):
+    """A fake tensor has no value to wait for: whatever asks for one raises."""
+    with FakeTensorMode():
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+        surgery = gst.Surgery(model.parameters(), method, measure=measure)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            output = model(torch.randn(3, 4))
+            surgery.backward(output.square().mean(), output.sin().mean())
+            surgery.apply()
+            optimiser.step()
+            optimiser.zero_grad()
+        assert surgery.diagnostics()
+
+
+def test_meta_tensors_go_through_a_step():
+    model = torch.nn.Linear(4, 8, device="meta")
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
+    output = model(torch.ones(3, 4, device="meta"))
+    surgery.backward(output.sum(), output.square().sum())
+    surgery.apply()
+    assert model.weight.grad.device.type == "meta"
+
+
+def test_compiled_passes_give_the_eager_result_and_compile_once():
+    """For any number of steps and shapes, while the schedule of lam moves."""
+    method = gs.bloop(lam=lambda step: 0.1 * (1 + step), rho=0.1)
+    shapes = [(300, 200), (64, 64, 3, 3), (7,), (1,), (), (100, 300)]
+    torch.manual_seed(0)
+    both = [[Parameter(torch.zeros(shape)) for shape in shapes] for _ in range(2)]
+    surgeries = [
+        gst.Surgery(parameters, method, compile=compiled)
+        for parameters, compiled in zip(both, (False, True), strict=True)
+    ]
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    graphs = []
+    for _ in range(4):
+        targets = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
+        for parameters, surgery in zip(both, surgeries, strict=True):
+            surgery.backward(
+                *(sum((p * t).sum() for p, t in zip(parameters, target, strict=True)) for target in targets)
+            )
+            surgery.apply()
+        for eager, compiled in zip(*both, strict=True):
+            torch.testing.assert_close(compiled.grad, eager.grad, rtol=1e-5, atol=1e-5)
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs == [2, 2, 2, 2]

@@ -1,0 +1,66 @@
+"""Mixed precision: autocast and ``GradScaler``."""
+
+import pytest
+import torch
+from torch.nn import Linear, Sequential, Tanh
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+
+INPUTS = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+
+
+def train(scale, steps=5, method=None, overflow_at=None, dtype=torch.bfloat16):
+    torch.manual_seed(0)
+    model = Sequential(Linear(4, 8), Tanh(), Linear(8, 2))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000) if scale else None
+    surgery = gst.Surgery(model.parameters(), method or gs.bloop(lam=0.5, rho=0.3))
+    trace = []
+    for step in range(steps):
+        for batch in INPUTS.chunk(2):  # accumulation too
+            with torch.autocast("cpu", dtype=dtype):
+                output = model(batch).float()
+                losses = [output.square().mean(), (output.sin() * (1e38 if step == overflow_at else 1.0)).mean()]
+            surgery.backward(*(scaler.scale(loss) if scaler else loss for loss in losses))
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        surgery.apply(scaler=scaler)
+        if scaler:
+            scaler.unscale_(optimiser)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if scaler:
+            scaler.step(optimiser)
+            scaler.update()
+        else:
+            optimiser.step()
+        optimiser.zero_grad()
+        moved = any((old != new).any().item() for old, new in zip(before, model.parameters(), strict=True))
+        trace.append((moved, [one.clone() for one in surgery.state_dict()["averages"][0]]))
+    return list(model.parameters()), trace
+
+
+@pytest.mark.parametrize("method", [gs.bloop(lam=0.5, rho=0.3), gs.dynamic_barrier(lam=0.5, rho=0.3)], ids=repr)
+def test_the_result_does_not_depend_on_the_scale(method):
+    plain, plain_trace = train(None, method=method)
+    for scale in (1.0, 2.0**10, 2.0**16):
+        scaled, trace = train(scale, method=method)
+        for one, other in zip(scaled, plain, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        for one, other in zip(trace[-1][1], plain_trace[-1][1], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_on_overflow_the_average_stays_and_the_step_is_skipped():
+    _, trace = train(2.0**10, overflow_at=2)
+    assert [moved for moved, _ in trace] == [True, True, False, True, True]
+    for before, after in zip(trace[1][1], trace[2][1], strict=True):
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert any((before != after).any() for before, after in zip(trace[2][1], trace[3][1], strict=True))
+
+
+def test_a_disabled_scaler_changes_nothing():
+    weight = torch.nn.Parameter(torch.tensor([2.0, 0.0]))
+    surgery = gst.Surgery([weight], gs.bloop(lam=0.5, rho=None))
+    surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
+    surgery.apply(scaler=torch.amp.GradScaler("cpu", enabled=False))
+    torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))

@@ -1,0 +1,87 @@
+"""Checkpoints: a run goes on bit for bit, and a state of something else is refused."""
+
+import pytest
+import torch
+from torch.nn import Linear, Sequential, Tanh
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+
+
+def some_run(method, dtype=torch.float32):
+    torch.manual_seed(0)
+    model = Sequential(Linear(4, 8), Tanh(), Linear(8, 2)).to(dtype)
+    return model, torch.optim.Adam(model.parameters(), lr=0.01), gst.Surgery(model.parameters(), method)
+
+
+def train(run, steps, start=0):
+    model, optimiser, surgery = run
+    for step in range(start, start + steps):
+        inputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(step)).to(model[0].weight.dtype)
+        output = model(inputs)
+        surgery.backward(output.square().mean(), output.sin().mean())
+        surgery.apply()
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+METHODS = [gs.bloop(lam=lambda step: 0.1 * step, rho=0.3), gs.gradvac(), gs.dynamic_barrier(lam=0.5, rho=0.1)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=["bloop", "gradvac", "dynamic_barrier"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_saved_run_goes_on_bit_for_bit(method, dtype, tmp_path):
+    straight = some_run(method, dtype)
+    train(straight, 4)
+    torch.save([part.state_dict() for part in straight], tmp_path / "run.pt")
+    train(straight, 4, start=4)
+    resumed = some_run(method, dtype)
+    for part, state in zip(resumed, torch.load(tmp_path / "run.pt", weights_only=True), strict=True):
+        part.load_state_dict(state)
+    train(resumed, 4, start=4)
+    for one, other in zip(straight[0].parameters(), resumed[0].parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_loaded_state_is_a_copy():
+    run = some_run(gs.bloop(lam=0.5))
+    train(run, 1)
+    state = run[2].state_dict()
+    other = some_run(gs.bloop(lam=0.5))
+    other[2].load_state_dict(state)
+    before = state["averages"][0][0].clone()
+    train(other, 1)
+    assert torch.equal(state["averages"][0][0], before)
+
+
+def test_another_lam_is_no_reason_to_refuse():
+    run = some_run(gs.bloop(lam=0.5))
+    train(run, 2)
+    other = some_run(gs.bloop(lam=0.1, rho=0.2))[2]
+    other.load_state_dict(run[2].state_dict())
+    assert other.state_dict()["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (gs.pcgrad(lam=0.5, rho=0.1), "of the method bloop, but this surgery's is pcgrad"),
+        (gs.bloop(lam=0.5, rho=None), r"has 1 averages, but bloop\(lam=0.5, rho=None\) keeps 0"),
+        (gs.bloop(lam=(0.5, 0.1)), "has 1 averages, but .* keeps 2"),
+    ],
+)
+def test_a_state_of_another_method_is_refused_with_what_differs(other, sentence):
+    run = some_run(gs.bloop(lam=0.5))
+    train(run, 1)
+    with pytest.raises(ValueError, match=sentence):
+        gst.Surgery(run[0].parameters(), other).load_state_dict(run[2].state_dict())
+
+
+def test_a_state_for_other_parameters_is_refused_with_what_differs():
+    run = some_run(gs.bloop(lam=0.5))
+    train(run, 1)
+    with pytest.raises(ValueError, match="for 4 parameters, but this surgery has 2"):
+        gst.Surgery(run[0][0].parameters(), gs.bloop(lam=0.5)).load_state_dict(run[2].state_dict())
+    wider = Sequential(Linear(4, 8), Tanh(), Linear(8, 3))
+    with pytest.raises(ValueError, match=r"parameter 2 has shape \(2, 8\) in the state, but \(3, 8\) here"):
+        gst.Surgery(wider.parameters(), gs.bloop(lam=0.5)).load_state_dict(run[2].state_dict())

@@ -1,0 +1,372 @@
+"""``Surgery`` in a training loop: losses and parameters of all kinds, and what it refuses."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch.nn import Linear, Parameter, Sequential, Tanh
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+
+
+def some_model(seed=0):
+    torch.manual_seed(seed)
+    return Sequential(Linear(4, 8), Tanh(), Linear(8, 3)).double()
+
+
+def main_of(output):
+    return output.square().mean()
+
+
+def aux_of(output):
+    return output.sin().mean()
+
+
+INPUTS = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def expected_direction(model, method, inputs=INPUTS):
+    """By autograd and ``Reference``, for a first step."""
+    output = model(inputs)
+    grads = [
+        torch.cat(
+            [grad.reshape(-1) for grad in torch.autograd.grad(loss(output), model.parameters(), retain_graph=True)]
+        )
+        for loss in (main_of, aux_of)
+    ]
+    return torch.from_numpy(gs.Reference(method)(*grads))
+
+
+def direction_of(model):
+    return torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()])
+
+
+def shared(model):
+    output = model(INPUTS)
+    return main_of(output), aux_of(output)
+
+
+LOSSES = {
+    "tensors of one pass": shared,
+    "tensors of two passes": lambda model: (main_of(model(INPUTS)), aux_of(model(INPUTS))),
+    "functions": lambda model: (lambda: main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
+    "a tensor and a function": lambda model: (main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
+    "one-element tensors": lambda model: tuple(loss.reshape(1) for loss in shared(model)),
+}
+
+
+@pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
+def test_losses_of_every_form_give_the_direction(losses):
+    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    surgery = gst.Surgery(model.parameters(), method)
+    values = surgery.backward(*losses(model))
+    surgery.apply()
+    torch.testing.assert_close(direction_of(model), expected_direction(model, method))
+    torch.testing.assert_close(values[0].reshape(()), main_of(model(INPUTS)).detach())
+    assert not values[1].requires_grad
+
+
+def test_a_closed_form_is_a_loss_like_any_other():
+    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    surgery = gst.Surgery(model.parameters(), method)
+    for aux in (lambda: sum(p.square().sum() for p in model.parameters()) / 2,) * 2:
+        surgery.backward(main_of(model(INPUTS)), aux)
+        surgery.apply()
+        main = torch.cat([g.reshape(-1) for g in torch.autograd.grad(main_of(model(INPUTS)), model.parameters())])
+        weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+        expected = gs.Reference(method)(main, weights)
+        torch.testing.assert_close(direction_of(model), torch.from_numpy(expected))
+
+
+def test_functions_are_called_in_turn_with_one_graph_alive():
+    model, alive, most = some_model(), weakref.WeakSet(), []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            token = torch.zeros(1)
+            alive.add(token)
+            ctx.token = token
+            most.append(len(alive))
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.1)))
+    loss = [lambda k=k: (Watched.apply(model(INPUTS)) + k).square().mean() for k in range(3)]
+    surgery.backward(*loss)
+    assert most == [1, 1, 1]
+
+
+def test_a_graph_that_no_later_loss_needs_is_freed_at_once():
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
+    main, aux = main_of(model(INPUTS)), aux_of(model(INPUTS))
+    surgery.backward(main, aux)
+    for loss in (main, aux):
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+    main, aux = shared(model)
+    surgery.apply()
+    surgery.backward(main, aux)
+    with pytest.raises(RuntimeError, match="second time"):
+        aux.backward()
+
+
+def test_accumulation_over_micro_batches_is_the_large_batch():
+    method = gs.bloop(lam=0.5, rho=0.3)
+    models = [some_model(), some_model()]
+    surgeries = [gst.Surgery(model.parameters(), method) for model in models]
+    optimisers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in models]
+    for _ in range(5):
+        for model, surgery, optimiser, parts in zip(models, surgeries, optimisers, (1, 4), strict=True):
+            for batch in INPUTS.chunk(parts):
+                output = model(batch)
+                surgery.backward(main_of(output) / parts, aux_of(output) / parts)
+            surgery.apply()
+            optimiser.step()
+            optimiser.zero_grad()
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_only_its_parameters_are_touched():
+    model, other = some_model(), Linear(3, 3).double()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
+    output = other(model(INPUTS))
+    surgery.backward(main_of(output), aux_of(output))
+    surgery.apply()
+    assert all(parameter.grad is None for parameter in other.parameters())
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_parameters_that_no_loss_reaches_keep_no_gradient():
+    trunk, main_head, aux_head, unused = (Linear(4, 4).double() for _ in range(4))
+    frozen = Linear(4, 4).double().requires_grad_(False)
+    everything = torch.nn.ModuleList([trunk, main_head, aux_head, unused, frozen])
+    surgery = gst.Surgery(everything.parameters(), gs.bloop(lam=0.5, rho=0.5))
+    for _ in range(2):
+        hidden = frozen(trunk(INPUTS))
+        losses = main_of(main_head(hidden)), aux_of(aux_head(hidden))
+        expected_aux = 0.5 * torch.autograd.grad(losses[1], aux_head.weight, retain_graph=True)[0]
+        surgery.backward(*losses)
+        surgery.apply()
+        assert unused.weight.grad is None
+        assert frozen.weight.grad is None
+        assert trunk.weight.grad is not None
+        torch.testing.assert_close(aux_head.weight.grad, expected_aux)  # main counts as zero there
+
+
+def test_a_parameter_reached_before_but_not_now_lets_its_average_fade():
+    trunk, head = Parameter(torch.ones(2)), Parameter(torch.ones(2))
+    surgery = gst.Surgery([trunk, head], gs.bloop(lam=0.5, rho=0.5))
+    surgery.backward(trunk.sum() + head.sum(), trunk.sum())
+    surgery.apply()
+    surgery.backward(trunk.sum(), trunk.sum())
+    surgery.apply()
+    assert head.grad is None
+    torch.testing.assert_close(surgery.state_dict()["averages"][0][1], torch.full((2,), 0.25))
+
+
+def test_tied_parameters_and_groups_count_once():
+    weight = Parameter(torch.tensor([2.0, 0.0]))
+    groups = [{"params": [weight], "lr": 0.1}, {"params": weight, "lr": 0.2}, {"params": (p for p in [weight])}]
+    for params in (groups, [weight, weight], [("name", weight)]):
+        surgery = gst.Surgery(params, gs.bloop(lam=0.5, rho=None))
+        surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
+        surgery.apply()
+        torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))
+
+
+def test_what_is_in_grad_before_does_not_matter():
+    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    surgery = gst.Surgery(model.parameters(), method)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 7.0)
+    surgery.backward(*shared(model))
+    surgery.apply()
+    torch.testing.assert_close(direction_of(model), expected_direction(model, method))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
+        lambda params: torch.optim.Adam(params, lr=0.01),
+        lambda params: torch.optim.AdamW(params, lr=0.01, foreach=True),
+        lambda params: torch.optim.RMSprop(params, lr=0.01),
+        lambda params: torch.optim.Adagrad(params, lr=0.01),
+        lambda params: torch.optim.Rprop(params, lr=0.01),
+    ],
+    ids=["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Rprop"],
+)
+def test_any_optimiser_and_scheduler_with_clipping_gets_the_direction(make):
+    method = gs.bloop(lam=0.5, rho=0.3)
+    model, twin, step = some_model(), some_model(), gs.Reference(method)
+    surgery = gst.Surgery(model.parameters(), method)
+    optimisers = [make(one.parameters()) for one in (model, twin)]
+    schedulers = [torch.optim.lr_scheduler.StepLR(optimiser, 2, gamma=0.5) for optimiser in optimisers]
+    for _ in range(6):
+        surgery.backward(*shared(model))
+        surgery.apply()
+        losses = shared(twin)
+        grads = [torch.autograd.grad(loss, twin.parameters(), retain_graph=True) for loss in losses]
+        direction = torch.from_numpy(step(*(torch.cat([g.reshape(-1) for g in grad]) for grad in grads)))
+        sizes = [parameter.numel() for parameter in twin.parameters()]
+        for parameter, part in zip(twin.parameters(), direction.split(sizes), strict=True):
+            parameter.grad = part.reshape(parameter.shape).clone()
+        for one, optimiser, scheduler in zip((model, twin), optimisers, schedulers, strict=True):
+            torch.nn.utils.clip_grad_norm_(one.parameters(), 0.05)
+            optimiser.step()
+            optimiser.zero_grad()
+            scheduler.step()
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_compiled_model_trains_the_same():
+    method = gs.bloop(lam=0.5, rho=0.3)
+    results = []
+    for compiled in (False, True):
+        model = some_model()
+        run = torch.compile(model, backend="aot_eager") if compiled else model
+        surgery, optimiser = gst.Surgery(model.parameters(), method), torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            surgery.backward(*shared(run))
+            surgery.apply()
+            optimiser.step()
+            optimiser.zero_grad()
+        results.append(list(model.parameters()))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_schedules_follow_the_count_of_steps():
+    weight, seen = Parameter(torch.ones(1)), []
+    surgery = gst.Surgery([weight], gs.mixed(lam=lambda step: 0.5 * step))
+    for _ in range(3):
+        surgery.backward(0 * weight.sum(), weight.sum())
+        surgery.apply()
+        seen.append(weight.grad.item())
+    assert seen == [0.0, 0.5, 1.0]
+
+
+def test_diagnostics_are_those_of_the_last_step():
+    weight = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([weight], gs.bloop(lam=0.5, rho=0.5), measure=True)
+    assert surgery.diagnostics() == {}
+    for main, aux in [([2.0, 0.0], [1.0, 1.0]), ([3.0, 4.0], [-5.0, 0.0])]:
+        surgery.backward((weight * torch.tensor(main)).sum(), (weight * torch.tensor(aux)).sum())
+        surgery.apply()
+    found = {name: value.item() for name, value in surgery.diagnostics().items()}
+    expected = {"cos_main_aux": -0.6, "cos_main_average": 0.6, "removed": 1.0, "conflict": 1.0, "sound": 1.0}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_lam_may_be_a_tensor():
+    lam, weight = torch.tensor(0.5), Parameter(torch.tensor([2.0, 0.0]))
+    surgery = gst.Surgery([weight], gs.bloop(lam=lam, rho=None))
+    surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
+    surgery.apply()
+    torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))
+
+
+W = Parameter(torch.ones(3))
+BAD_LOSSES = {
+    "not a scalar": (lambda: (W * 2, W.sum()), ValueError, r"the main loss is a scalar, but got .* shape \(3,\)"),
+    "aux not a scalar": (lambda: (W.sum(), W * 2), ValueError, r"the aux loss is a scalar"),
+    "no graph": (lambda: (W.sum(), torch.tensor(1.0)), ValueError, "the aux loss has no graph"),
+    "a float": (lambda: (W.sum(), 1.0), TypeError, r"the aux loss is a scalar tensor or a function .*, but got 1.0"),
+    "a function of nothing": (
+        lambda: (W.sum(), lambda: None),
+        TypeError,
+        "function of the aux loss returns .* got None",
+    ),
+    "other parameters": (lambda: (W.sum(), Parameter(torch.ones(1)).sum()), RuntimeError, "reaches none of the param"),
+    "three losses": (lambda: (W.sum(), W.sum(), W.sum()), ValueError, "takes 1 auxiliary gradient, but got 2"),
+    "one loss": (lambda: (W.sum(),), ValueError, "at least one auxiliary loss, but got none"),
+}
+
+
+@pytest.mark.parametrize(("losses", "error", "sentence"), BAD_LOSSES.values(), ids=BAD_LOSSES)
+def test_bad_losses_get_one_sentence_and_leave_nothing_behind(losses, error, sentence):
+    surgery = gst.Surgery([W], gs.bloop(lam=0.5))
+    with pytest.raises(error, match=sentence) as raised:
+        surgery.backward(*losses())
+    assert "\n" not in str(raised.value)
+    assert W.grad is None
+    with pytest.raises(RuntimeError, match="apply needs gradients"):
+        surgery.apply()
+
+
+def test_functions_that_share_a_graph_are_told_what_to_do():
+    surgery = gst.Surgery([W], gs.bloop(lam=0.5))
+    hidden = W.exp()
+    with pytest.raises(RuntimeError, match=r"two losses go through one graph.*as tensors"):
+        surgery.backward(lambda: hidden.sum(), lambda: hidden.square().sum())
+
+
+def test_sparse_gradients_are_refused():
+    table = torch.nn.Embedding(5, 2, sparse=True)
+    surgery = gst.Surgery(table.parameters(), gs.bloop(lam=0.5))
+    with pytest.raises(TypeError, match=r"the main loss gives a sparse gradient.*sparse=False"):
+        surgery.backward(table(torch.tensor([1])).sum(), table(torch.tensor([2])).sum())
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing_changes_nothing(reentrant):
+    """The reentrant kind hides parameters from a backward pass to chosen inputs."""
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
+
+    def output():
+        inputs = INPUTS.clone().requires_grad_()
+        return torch.utils.checkpoint.checkpoint(model, inputs, use_reentrant=reentrant)
+
+    surgery.backward(lambda: main_of(output()), lambda: aux_of(output()))
+    surgery.apply()
+    torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "sentence"),
+    [
+        ([], ValueError, "at least one parameter, but it is empty"),
+        (W, TypeError, "an iterable of parameters such as model.parameters"),
+        ([1.0], TypeError, "params holds parameters, but got 1.0"),
+        ([W * 2], ValueError, "a leaf tensor of real numbers, .* computed from others"),
+        ([torch.ones(1, dtype=torch.int64)], ValueError, "real numbers, but got one of type torch.int64"),
+    ],
+)
+def test_bad_parameters_get_one_sentence(params, error, sentence):
+    with pytest.raises(error, match=sentence):
+        gst.Surgery(params, gs.bloop(lam=0.5))
+
+
+def test_surgery_takes_a_method():
+    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\), but got 'bloop'"):
+        gst.Surgery([W], "bloop")
+
+
+def test_the_number_of_losses_stays_while_gradients_gather():
+    surgery = gst.Surgery([W], gs.mixed(lam=0.5))
+    surgery.backward(W.sum(), W.sum())
+    with pytest.raises(ValueError, match="with 2 losses before, but got 3"):
+        surgery.backward(W.sum(), W.sum(), W.sum())
+
+
+def test_no_cycle_keeps_gradients_alive():
+    weight = Parameter(torch.ones(1000))
+    surgery = gst.Surgery([weight], gs.bloop(lam=0.5))
+    surgery.backward(weight.sum(), weight.square().sum())
+    aux = weakref.ref(surgery._gathering.gradients[1][0])
+    gc.disable()
+    try:
+        surgery.apply()
+        assert aux() is None
+    finally:
+        gc.enable()
