@@ -1,0 +1,1 @@
+"""The lab: problems, sweeps over methods and weights, and the Pareto fronts that come of them."""
