@@ -21,9 +21,15 @@ def test_the_jax_room_loads_no_torch():
     assert (result.stdout.strip(), result.stderr) == ("False", "")
 
 
-@pytest.mark.parametrize("missing", ["jax", "optax"])
-def test_a_missing_extra_says_how_to_get_it(missing):
-    result = run(f"import sys; sys.modules[{missing!r}] = None; import gradsurgery.jax")
+def test_the_torch_room_loads_no_jax():
+    pytest.importorskip("torch")
+    result = run("import sys; sys.modules['jax'] = None; import gradsurgery.torch; print('optax' in sys.modules)")
+    assert (result.stdout.strip(), result.stderr) == ("False", "")
+
+
+@pytest.mark.parametrize(("room", "missing"), [("jax", "jax"), ("jax", "optax"), ("torch", "torch")])
+def test_a_missing_extra_says_how_to_get_it(room, missing):
+    result = run(f"import sys; sys.modules[{missing!r}] = None; import gradsurgery.{room}")
     assert result.returncode == 1
-    assert "gradsurgery.jax needs jax and optax" in result.stderr.splitlines()[-1]
-    assert 'pip install "gradsurgery[jax]"' in result.stderr.splitlines()[-1]
+    assert f"gradsurgery.{room} needs {missing if room == 'torch' else 'jax and optax'}" in result.stderr
+    assert f'pip install "gradsurgery[{room}]"' in result.stderr.splitlines()[-1]

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from gradsurgery.torch.layout import dense, unshared
 from gradsurgery.torch.losses import Loss, backward, value
+from gradsurgery.torch.parallel import whole
 
 Gradients = list[Tensor | None]
 """The gradient of one loss, parameter by parameter; None where the loss does not reach."""
@@ -52,7 +53,7 @@ class Gathering:
                 f"the {name} loss reaches none of the parameters; under FSDP2, gradients are synchronised in every "
                 "backward pass: model.set_requires_gradient_sync(True)"
             )
-        return now.detach(), gradients
+        return whole(now.detach()), gradients
 
 
 def _owned(gradient: Tensor | None, name: str) -> Tensor | None:

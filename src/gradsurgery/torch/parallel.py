@@ -6,26 +6,41 @@ backward pass after a forward pass only, and says nothing when it does not. So w
 """
 
 import gc
+import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 Shards = tuple[object, tuple[int, ...]]
 """A device mesh and those of its dimensions that a tensor is sharded over."""
 
 
+def distributed(tensor: Tensor) -> "TypeGuard[DTensor]":
+    """Whether a tensor is a DTensor; looked up, not imported, which takes a while and which few need."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
 def local(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if distributed(tensor) else tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor as every process would have it alone; all must call this."""
+    return tensor.full_tensor() if distributed(tensor) else tensor
 
 
 def shards(tensor: Tensor) -> Shards | None:
     """Where the other shards of a tensor are; None if this process holds it all."""
-    if not isinstance(tensor, DTensor):
+    if not distributed(tensor):
         return None
     dimensions = tuple(index for index, placement in enumerate(tensor.placements) if placement.is_shard())
     return (tensor.device_mesh, dimensions) if dimensions else None

@@ -63,7 +63,7 @@ class Surgery:
         self._diagnostics: dict[str, Tensor] = {}
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
-        """Gather the gradient of each loss; called again before ``apply``, add to it.
+        """Gather the gradient of each loss; called again before ``apply``, add to it (divide each loss accordingly).
 
         Losses that come from one forward pass are given as tensors. Given as functions, they are called in turn,
         forward, backward, forward, backward, main first: one graph is alive at a time, and DistributedDataParallel
@@ -110,8 +110,8 @@ class Surgery:
             aux_count,
             dot=lambda a, b: products[a, b],
             steps=self._steps,
-            mass=self._mass,
-            memory=self._memory,
+            mass=self._scalar(self._mass),
+            memory=tuple(map(self._scalar, self._memory)),
             measure=self._measure,
         )
 
@@ -130,9 +130,10 @@ class Surgery:
     def _remember(self, step: Plan, sound: Tensor) -> None:
         """Move the scalars; the averages have moved in place."""
         self._steps += 1
-        self._mass = torch.where(sound, self._scalar(step.mass), self._mass)
+        self._mass = torch.where(sound, self._scalar(step.mass), self._scalar(self._mass))
         self._memory = tuple(
-            torch.where(sound, self._scalar(new), old) for new, old in zip(step.memory, self._memory, strict=True)
+            torch.where(sound, self._scalar(new), self._scalar(old))
+            for new, old in zip(step.memory, self._memory, strict=True)
         )
         self._diagnostics = {name: self._scalar(number) for name, number in step.diagnostics.items()}
 
@@ -149,7 +150,7 @@ class Surgery:
             like = reached[0] if reached else torch.zeros_like(parameter)
             filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
             averages = [
-                torch.zeros_like(like, dtype=wide(like.dtype)) if average is None else average
+                torch.zeros_like(like, dtype=wide(like.dtype)) if average is None else average.to(like.device)
                 for average in (level[index] for level in self._averages)
             ]
             for level, average in zip(self._averages, averages, strict=True):
