@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gradsurgery.torch.layout import dense, unshared
 from gradsurgery.torch.losses import Loss, backward, value
-from gradsurgery.torch.parallel import whole
+from gradsurgery.torch.parallel import Wrapping, added, placed_like, whole
 
 Gradients = list[Tensor | None]
 """The gradient of one loss, parameter by parameter; None where the loss does not reach."""
@@ -22,7 +22,7 @@ class Gathering:
         """Forget what was gathered."""
         self.gradients = []
 
-    def add(self, names: tuple[str, ...], losses: tuple[Loss, ...], *, hooked: bool) -> tuple[Tensor, ...]:
+    def add(self, names: tuple[str, ...], losses: tuple[Loss, ...], wrapping: Wrapping) -> tuple[Tensor, ...]:
         """Add the gradients of these losses, one after the other; returns their values."""
         if self.gradients and len(self.gradients) != len(losses):
             raise ValueError(f"backward was called with {len(self.gradients)} losses before, but got {len(losses)}")
@@ -31,32 +31,33 @@ class Gathering:
         values = []
         for index, (name, loss) in enumerate(zip(names, losses, strict=True)):
             later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
-            now, gathered[index] = self._added(name, loss, gathered[index], later, hooked=hooked)
+            now, gathered[index] = self._added(name, loss, gathered[index], later, wrapping)
             values.append(now)
         self.gradients = gathered
         return tuple(values)
 
     def _added(
-        self, name: str, loss: Loss, before: Gradients, later: list[Tensor], *, hooked: bool
+        self, name: str, loss: Loss, before: Gradients, later: list[Tensor], wrapping: Wrapping
     ) -> tuple[Tensor, Gradients]:
         try:
             for parameter, gradient in zip(self._parameters, before, strict=True):
-                parameter.grad = gradient
-            now = value(loss, name)
-            backward(now, self._parameters, later, hooked=hooked)
-            gradients = [_owned(parameter.grad, name) for parameter in self._parameters]
+                parameter.grad = None if wrapping.sharded else gradient
+            with wrapping.advice():
+                now = value(loss, name)
+                backward(now, self._parameters, later, wrapping)
+            gradients = [_owned(parameter.grad, parameter, name) for parameter in self._parameters]
         finally:
             for parameter in self._parameters:
                 parameter.grad = None
+        wrapping.check(name)
         if all(gradient is None for gradient in gradients):
-            raise RuntimeError(
-                f"the {name} loss reaches none of the parameters; under FSDP2, gradients are synchronised in every "
-                "backward pass: model.set_requires_gradient_sync(True)"
-            )
+            raise RuntimeError(f"the {name} loss reaches none of the parameters")
+        if wrapping.sharded:
+            gradients = [added(*pair) for pair in zip(before, gradients, strict=True)]
         return whole(now.detach()), gradients
 
 
-def _owned(gradient: Tensor | None, name: str) -> Tensor | None:
+def _owned(gradient: Tensor | None, parameter: Tensor, name: str) -> Tensor | None:
     """A gradient that nobody else writes to, dense in memory."""
     if gradient is None:
         return None
@@ -65,4 +66,4 @@ def _owned(gradient: Tensor | None, name: str) -> Tensor | None:
             f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
             "embedding with sparse=False"
         )
-    return dense(unshared(gradient))
+    return dense(unshared(placed_like(parameter, gradient)))

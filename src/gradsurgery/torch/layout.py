@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradsurgery.torch.parallel import local
-from gradsurgery.torch.passes import Block
+from gradsurgery.torch.passes import Block, wide
 
 
 def parameters(params: Iterable[Any]) -> list[Tensor]:
@@ -34,6 +34,14 @@ def parameters(params: Iterable[Any]) -> list[Tensor]:
     return list(found.values())
 
 
+def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
+    """An average, zero if there is none yet, that lies in memory as a gradient: the passes write to it in place."""
+    if average is not None and local(average).stride() == local(like).stride():
+        return average.to(like.device)
+    empty = torch.zeros_like(like, dtype=wide(like.dtype))
+    return empty if average is None else empty.copy_(average)
+
+
 def block(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> Block:
     """One parameter's vectors as a block that shares their memory.
 
@@ -49,7 +57,10 @@ def block(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> Block:
 
 def unshared(tensor: Tensor) -> Tensor:
     """The tensor itself, or a copy if it is a part of something larger, such as a bucket that DDP writes to again."""
-    shared = type(tensor) is Tensor and tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+    if type(tensor) is not Tensor:
+        return tensor
+    # by size alone, a parameter that fills a bucket of DDP would pass for its owner
+    shared = tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
     return tensor.clone() if shared else tensor
 
 

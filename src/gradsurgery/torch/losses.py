@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node
+
+from gradsurgery.torch.parallel import Wrapping, added, refuse_freed
 
 Loss: TypeAlias = Tensor | Callable[[], Tensor]
 
@@ -47,19 +50,29 @@ class Graph:
         return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
 
 
-def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor], *, hooked: bool) -> None:
+def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor], wrapping: Wrapping) -> None:
     """``loss.backward``, to the parameters alone where that can be, keeping the graph if a later loss needs it.
 
     Args:
         loss: the loss.
         parameters: what gets gradients.
         later: losses whose backward pass is still to come.
-        hooked: whether DDP or FSDP2 wait for gradients in hooks, which a backward pass to chosen inputs goes around.
+        wrapping: what DDP or FSDP2 do with the parameters; they wait for gradients in hooks, which a backward pass to
+            chosen inputs goes around.
     """
     graph = Graph([loss])
-    inputs = None if hooked or graph.hides_parameters else [one for one in parameters if one.requires_grad]
+    inputs = None if wrapping.hooked or graph.hides_parameters else [one for one in parameters if one.requires_grad]
     try:
-        loss.backward(retain_graph=graph.shares(Graph(later)), inputs=inputs)  # type: ignore[no-untyped-call]
+        keep = graph.shares(Graph(later))
+        if wrapping.goes_around(graph.nodes):
+            wanted = [one for one in parameters if one.requires_grad]
+            found = torch.autograd.grad(loss, wanted, retain_graph=keep, allow_unused=True)
+            for parameter, gradient in zip(wanted, found, strict=True):
+                parameter.grad = added(parameter.grad, gradient)
+            return
+        if wrapping.sharded:
+            refuse_freed(graph.nodes)
+        loss.backward(retain_graph=keep, inputs=inputs)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         if "second time" in str(error):
             raise RuntimeError(

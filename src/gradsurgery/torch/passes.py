@@ -17,6 +17,9 @@ PIECE = 1 << 17
 """On a CPU, the eager passes go through a block in pieces of so many elements, which its cache can hold: a piece is
 read from memory once for all that is done with it. (A dot of many more would lose digits, too.)"""
 
+WIDTH, GOLDEN = 1 << 10, 0.6180339887
+"""Of the vector without pattern: multiples of the golden ratio modulo 1, outer product of a row and a column."""
+
 SMALL = 1 << 12
 """Blocks of fewer elements are not worth the call of a compiled kernel."""
 
@@ -72,6 +75,26 @@ class Passes:
             return
         for piece in block.pieces():
             _finish(piece.gradients, piece.averages, weights, keep, gain)
+
+
+def probes(block: Block, index: int) -> Tensor:
+    """For each gradient of a block, its inner product with a fixed vector without pattern, other for each index.
+
+    It tells gradients apart that have the same length.
+    """
+    parts = []
+    for number, piece in enumerate(block.pieces()):
+        weight = 0.5 + (index + 7919 * number) * GOLDEN % 1
+        parts.append(weight * torch.stack([_probe(vector) for vector in _wide(piece.gradients)]))
+    return torch.stack(parts).sum(0)
+
+
+def _probe(vector: Tensor) -> Tensor:
+    rows, width = vector.numel() // WIDTH, WIDTH
+    body, rest = vector[: rows * width].view(rows, width), vector[rows * width :]
+    across = torch.arange(width, dtype=vector.dtype, device=vector.device) * GOLDEN % 1 - 0.5
+    down = torch.arange(rows + 1, dtype=vector.dtype, device=vector.device) * GOLDEN % 1 + 0.5
+    return torch.dot(body @ across, down[:-1]) + torch.dot(rest, across[: rest.numel()]) * down[-1]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

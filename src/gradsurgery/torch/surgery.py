@@ -9,10 +9,10 @@ from torch import Tensor
 from gradsurgery.method import Method
 from gradsurgery.plan import Plan, asked, basis, plan
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.layout import block, parameters
+from gradsurgery.torch.layout import block, laid_like, parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.parallel import Shards, agreed, replica_groups, shards, sum_over_shards
-from gradsurgery.torch.passes import Block, Passes, wide
+from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, shards, sum_over_shards, wrapping
+from gradsurgery.torch.passes import Block, Passes, probes, wide
 from gradsurgery.vector import Pair
 
 
@@ -52,7 +52,7 @@ class Surgery:
         self._parameters = parameters(params)
         self._gathering = Gathering(self._parameters)
         self._passes = Passes(compile=compile)
-        self._groups: list[Any] | None = None
+        self._wrapping: Wrapping | None = None
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         self._dtype = torch.float64 if torch.float64 in dtypes else torch.float32
 
@@ -74,11 +74,10 @@ class Surgery:
             The losses, main first, detached: for the log.
         """
         self.method.check_aux_count(len(aux))
-        if self._groups is None:
-            self._groups = replica_groups(self._parameters)
-        hooked = bool(self._groups) or any(shards(parameter) for parameter in self._parameters)
+        if self._wrapping is None:
+            self._wrapping = wrapping(self._parameters)
         names = basis(self.method, len(aux))[: 1 + len(aux)]
-        return self._gathering.add(names, (main, *aux), hooked=hooked)
+        return self._gathering.add(names, (main, *aux), self._wrapping)
 
     @torch.no_grad()
     def apply(self, *, scaler: Any = None) -> None:
@@ -100,11 +99,12 @@ class Surgery:
         unit = {name: scale if name in gradients else self._scalar(1.0) for name in names}
         blocks, directions = self._blocks()
 
-        squares = [(name, name) for name in gradients] if self._groups else []
+        groups = self._wrapping.replicas if self._wrapping else []
+        squares = [(name, name) for name in gradients] if groups else []
         pairs = list(dict.fromkeys([*asked(self.method, aux_count, measure=self._measure), *squares]))
         scaled = self._products(blocks, names, pairs)
         products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
-        alike = self._alike(gradients, [products[pair] for pair in squares])
+        alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
         step = plan(
             self.method,
             aux_count,
@@ -149,10 +149,7 @@ class Surgery:
                 continue
             like = reached[0] if reached else torch.zeros_like(parameter)
             filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
-            averages = [
-                torch.zeros_like(like, dtype=wide(like.dtype)) if average is None else average.to(like.device)
-                for average in (level[index] for level in self._averages)
-            ]
+            averages = [laid_like(like, level[index]) for level in self._averages]
             for level, average in zip(self._averages, averages, strict=True):
                 level[index] = average
             blocks.append((block(filled, averages), shards(parameter)))
@@ -172,19 +169,25 @@ class Surgery:
         sums = [sum_over_shards(torch.stack(some).sum(0), where) for where, some in parts.items()]
         return dict(zip(pairs, torch.stack(sums).sum(0).unbind(), strict=True))
 
-    def _alike(self, gradients: tuple[str, ...], squares: list[Tensor]) -> Tensor:
+    def _alike(
+        self,
+        gradients: tuple[str, ...],
+        squares: list[Tensor],
+        blocks: list[tuple[Block, Shards | None]],
+        groups: list[Any],
+    ) -> Tensor:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
         if not squares:
             return self._scalar(1.0) > 0
-        same = agreed(torch.stack(squares), self._groups or [])
+        seen = torch.stack([self._scalar(probes(one, index)) for index, (one, _) in enumerate(blocks)]).sum(0)
+        same = agreed(torch.stack(squares), seen, groups)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._steps == 0 or same.device.type == "cpu":
             wrong = [name for name, one in zip(gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
                     f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
-                    "not synchronised them; give the losses as functions, surgery.backward(main_fn, aux_fn), so that "
-                    "each makes a forward pass of its own, and leave no_sync before the last micro-batch"
+                    f"not synchronised them; {WAY}"
                 )
         return same.all()
 
@@ -210,7 +213,14 @@ class Surgery:
             "steps": self._steps,
             "mass": self._mass,
             "memory": list(self._memory),
-            "averages": [list(level) for level in self._averages],
+            "averages": [
+                [
+                    # a zero for what is not there yet, as torch.distributed.checkpoint loads into what it finds
+                    torch.zeros_like(parameter, dtype=wide(parameter.dtype)) if average is None else average
+                    for average, parameter in zip(level, self._parameters, strict=True)
+                ]
+                for level in self._averages
+            ],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
