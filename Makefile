@@ -1,7 +1,8 @@
 .DEFAULT_GOAL := test
 bin := .venv/bin
+install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup test
+.PHONY: setup test pareto
 setup: .venv/dev
 
 test: setup
@@ -10,7 +11,10 @@ test: setup
 	$(bin)/mypy
 	$(bin)/pytest
 
-.venv/dev: pyproject.toml
+pareto: .venv/lab
+	$(bin)/gradsurgery sweep lipschitz
+
+.venv/dev .venv/lab: pyproject.toml
 	python3 -m venv .venv
-	$(bin)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(install) '.[$(@F)]'
 	touch $@

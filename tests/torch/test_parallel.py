@@ -13,6 +13,7 @@ from workers import (
     replicated_without_all_reduce,
     sharded,
     sharded_by_layer,
+    sharded_over_two_meshes,
     sharded_with_silent_root,
     together,
     train,
@@ -146,6 +147,7 @@ UNDER_FSDP = {
     "closed form with a whole gradient": {"wrap": sharded, "losses": ("fit", "sums", "quartic")},
     "mesh of 1 x 2": {"wrap": partial(sharded, shape=(1, 2), names=("replicate", "shard")), "losses": TWO_AUX},
     "mesh of 2 x 1": {"wrap": partial(sharded, shape=(2, 1), names=("replicate", "shard")), "losses": TWO_AUX},
+    "two meshes": {"wrap": sharded_over_two_meshes, "losses": TWO_AUX},
 }
 CLOSED = {
     "closed form first": ("fit", "weights", "quartic"),
@@ -262,7 +264,7 @@ def test_under_fsdp_two_processes_get_the_numbers_of_one(under_fsdp, name):
         assert_same_numbers(found, one_process(UNDER_FSDP[name]))
 
 
-@pytest.mark.parametrize("name", [name for name in UNDER_FSDP if name != "mesh of 2 x 1"])
+@pytest.mark.parametrize("name", [name for name in UNDER_FSDP if name not in ("mesh of 2 x 1", "two meshes")])
 def test_under_fsdp_each_process_holds_its_shard_of_the_average(under_fsdp, name):
     for level, averages in enumerate(one_process(UNDER_FSDP[name]).averages):
         for index, average in enumerate(averages):

@@ -255,7 +255,9 @@ def given_losses(
 # --- what makes a model parallel
 
 
-def sharded(model: Net, shape: tuple[int, ...] = (2,), names: tuple[str, ...] = ("shard",), **options) -> nn.Module:
+def sharded(
+    model: nn.Module, shape: tuple[int, ...] = (2,), names: tuple[str, ...] = ("shard",), **options
+) -> nn.Module:
     return fully_shard(model, mesh=init_device_mesh("cpu", shape, mesh_dim_names=names), **options)
 
 
@@ -264,6 +266,12 @@ def sharded_by_layer(model: Net) -> nn.Module:
     fully_shard(model.body[0])
     fully_shard(model.body[2])
     return fully_shard(model)
+
+
+def sharded_over_two_meshes(model: Net) -> nn.Module:
+    """One layer whole in each process, the others sharded: inner products are summed for these only."""
+    sharded(model.body[0], (2, 1), ("replicate", "shard"))
+    return sharded(model, (1, 2), ("replicate", "shard"))
 
 
 def sharded_with_silent_root(model: Net) -> nn.Module:

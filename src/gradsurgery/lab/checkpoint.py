@@ -1,0 +1,57 @@
+"""The state of a run on disk, so that a long run that is killed goes on where it was."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+
+State = Any
+
+
+class Checkpoint:
+    """The last saved state of one run, with the number of calls that led to it.
+
+    Orbax writes beside what is there and renames at the end: whenever a process is killed, a whole checkpoint is left.
+
+    Args:
+        folder: a folder for this run alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    def save(self, calls: int, state: State) -> None:
+        """Write the state after so many calls, then drop older ones."""
+        import orbax.checkpoint as ocp  # slow to import, and short runs need none
+
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(self._folder / str(calls), state, force=True)
+        for older in self._saved()[:-1]:
+            shutil.rmtree(self._folder / str(older), ignore_errors=True)
+
+    def restore(self, like: State) -> tuple[int, State] | None:
+        """Calls and state of the newest checkpoint that can be read; None if there is none.
+
+        Args:
+            like: a state of the same structure.
+        """
+        shapes = jax.eval_shape(lambda: like)
+        for calls in reversed(self._saved()):
+            import orbax.checkpoint as ocp
+
+            try:
+                with ocp.StandardCheckpointer() as checkpointer:
+                    return calls, checkpointer.restore(self._folder / str(calls), shapes)
+            except Exception:  # whatever is wrong with it, the run can be told again from the start
+                shutil.rmtree(self._folder / str(calls), ignore_errors=True)
+        return None
+
+    def clear(self) -> None:
+        """Remove what is saved."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _saved(self) -> list[int]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdigit())

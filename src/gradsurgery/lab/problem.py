@@ -1,0 +1,63 @@
+"""What a problem is: something to train on at several scales, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradsurgery.lab.errors import unknown
+from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Task(Protocol):
+    """A problem made ready for its runs: data loaded, functions compiled once for all weights and seeds.
+
+    A run is a state that advances by calls, each one call into XLA; between calls it can be saved and taken up again.
+    """
+
+    calls: int
+    """How many calls make a run."""
+
+    def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
+        """The state before the first call, a pytree of arrays, and what to record of it."""
+
+    def advance(self, run: RunSpec, state: Any, call: int) -> tuple[Any, list[Metrics]]:
+        """The state after this call, and the rows recorded along its way."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size to run a problem at: its settings, and the grid that a sweep takes if nothing else is asked for."""
+
+    settings: Mapping[str, Setting]
+    methods: tuple[str, ...]
+    lams: tuple[float, ...]
+    rhos: tuple[float, ...] = (0.01,)
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A main loss, auxiliary losses, data, and how to evaluate."""
+
+    name: str
+    title: str
+    """What it is about, in a line."""
+    main: str
+    aux: str
+    scales: Mapping[str, Scale]
+    build: Callable[[Mapping[str, Setting], Path | None], Task]
+    """Makes the task from settings and the folder that stands in for the hub."""
+    draw: Callable[[Sequence[RunRecord]], dict[str, Figure]] | None = None
+    """Figures of its own, by file name; None for the fronts alone."""
+
+    def scale(self, name: str) -> Scale:
+        """The scale of this name."""
+        if name not in self.scales:
+            raise unknown(f"scale of {self.name}", name, self.scales)
+        return self.scales[name]

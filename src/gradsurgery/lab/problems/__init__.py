@@ -1,0 +1,15 @@
+"""The problems of the paper, one file each; a new one joins by being in ``PROBLEMS``."""
+
+from gradsurgery.lab.errors import unknown
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.problems import conditioning, lipschitz, noise
+
+PROBLEMS: dict[str, Problem] = {module.problem.name: module.problem for module in (noise, conditioning, lipschitz)}
+"""Name -> problem, in the order of the paper."""
+
+
+def problem(name: str) -> Problem:
+    """The problem of this name."""
+    if name not in PROBLEMS:
+        raise unknown("problem", name, PROBLEMS)
+    return PROBLEMS[name]

@@ -1,0 +1,141 @@
+"""Training by gradients: many steps in a call into XLA, compiled once for all weights and seeds of a method."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from gradsurgery.lab.record import Metrics, RunSpec
+
+Tree = Any
+Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
+"""(params, extra, data, batch) -> the loss, and extra after it."""
+
+
+class TrainingState(NamedTuple):
+    """A run between two calls."""
+
+    params: Tree
+    extra: Tree
+    """What the model carries along but does not train: batch statistics, vectors of a power iteration."""
+    optimiser: Tree
+
+
+class Training:
+    """A task that follows the direction of a method with an optimiser.
+
+    Args:
+        init: ``key -> (params, extra)``.
+        losses: main, then the auxiliary losses; each gets ``extra`` as the one before it left it.
+        data: arrays that losses and evaluation read, kept on the device.
+        batches: ``(seed, call) -> batches`` for one call, with a first axis of ``steps`` (made on the host).
+        optimiser: ``lam -> optax transformation``; lam may be traced.
+        evaluate: ``(params, extra, data) -> metrics``.
+        calls: calls in a run.
+        steps: steps in a call.
+        rows: rows recorded in a call; a divisor of ``steps``.
+    """
+
+    def __init__(
+        self,
+        *,
+        init: Callable[[jax.Array], tuple[Tree, Tree]],
+        losses: Sequence[Loss],
+        data: Tree,
+        batches: Callable[[int, int], Tree],
+        optimiser: Callable[[Any], optax.GradientTransformation],
+        evaluate: Callable[[Tree, Tree, Tree], Mapping[str, jax.Array]],
+        calls: int,
+        steps: int,
+        rows: int = 1,
+    ) -> None:
+        assert steps % rows == 0, (steps, rows)
+        self.calls, self.steps, self.rows = calls, steps, rows
+        self._init, self._losses, self._batches = init, losses, batches
+        self._optimiser, self._evaluate = optimiser, evaluate
+        self._data = jax.device_put(data)
+        self._compiled: dict[str, tuple[Any, Any]] = {}
+
+    def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
+        """The state before the first step."""
+        start, _ = self._functions(run.method)
+        state, row = start(jax.random.key(run.seed), self._data, run.lam, run.rho)
+        return state, [_row(0, row)]
+
+    def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
+        """The state after this call's steps."""
+        _, advance = self._functions(run.method)
+        each = self.steps // self.rows
+        batches = jax.tree.map(
+            lambda leaf: leaf.reshape(self.rows, each, *leaf.shape[1:]), self._batches(run.seed, call)
+        )
+        state, rows = advance(state, self._data, batches, run.lam, run.rho)
+        rows = jax.tree.map(np.asarray, rows)
+        done = call * self.steps
+        return state, [
+            _row(done + (index + 1) * each, {name: values[index] for name, values in rows.items()})
+            for index in range(self.rows)
+        ]
+
+    def _functions(self, method: str) -> tuple[Any, Any]:
+        if method not in self._compiled:
+            self._compiled[method] = self._compile(method)
+        return self._compiled[method]
+
+    def _compile(self, name: str) -> tuple[Any, Any]:
+        """The start and one call of a run by this method; lam and rho are traced."""
+
+        def optimiser(lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
+            surgery = gsj.surgery(method(name, lam, rho), measure=True)
+            return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam))
+
+        def row(state: TrainingState, data: Tree) -> dict[str, jax.Array]:
+            found = gsj.diagnostics(state.optimiser)
+            surgery = {f"surgery/{key}": value for key, value in found.items()}
+            return {**self._evaluate(state.params, state.extra, data), **surgery}
+
+        def start(key: jax.Array, data: Tree, lam: Any, rho: Any) -> tuple[TrainingState, dict[str, jax.Array]]:
+            params, extra = self._init(key)
+            state = TrainingState(params, extra, optimiser(lam, rho).init(params))
+            return state, row(state, data)
+
+        def advance(state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any) -> tuple[TrainingState, Tree]:
+            tx = optimiser(lam, rho)
+
+            def step(state: TrainingState, batch: Tree) -> tuple[TrainingState, None]:
+                extra, gradients = state.extra, []
+                for loss in self._losses:
+                    gradient, extra = jax.grad(loss, has_aux=True)(state.params, extra, data, batch)
+                    gradients.append(gradient)
+                main, *aux = gradients
+                updates, optimiser_state = tx.update(main, state.optimiser, state.params, aux=tuple(aux))
+                return TrainingState(optax.apply_updates(state.params, updates), extra, optimiser_state), None
+
+            def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
+                state, _ = jax.lax.scan(step, state, batches)
+                return state, row(state, data)
+
+            return jax.lax.scan(stretch, state, batches)
+
+        return jax.jit(start), jax.jit(advance, donate_argnums=0)
+
+
+def method(name: str, lam: Any, rho: Any) -> gs.Method:
+    """The method of this name, with such of the two hyperparameters as it has."""
+    fields = gs.METHODS[name].__dataclass_fields__
+    return gs.METHODS[name](**{key: value for key, value in (("lam", lam), ("rho", rho)) if key in fields})
+
+
+def shuffled(examples: int, batch: int, seed: int, epoch: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The indices of an epoch's batches, (steps, batch); what does not fill a batch is left out."""
+    order = np.random.default_rng([seed, epoch]).permutation(examples)
+    steps = examples // batch
+    return order[: steps * batch].reshape(steps, batch).astype(np.int32)
+
+
+def _row(step: int, values: Mapping[str, Any]) -> Metrics:
+    return {"step": step, **{name: float(value) for name, value in values.items()}}
