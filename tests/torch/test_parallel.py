@@ -79,7 +79,6 @@ UNDER_DDP = {
 
 MISTAKES = {
     "one forward": {"order": "one forward"},
-    "one forward, two aux": {"order": "one forward", "losses": TWO_AUX},
     "one forward, closed form": {"order": "one forward", "losses": ("fit", "weights")},
     "one forward, closed form as main": {"order": "one forward", "losses": ("weights", "fit")},
     "one forward, closed form second": {"order": "one forward", "losses": ("fit", "quartic", "weights")},

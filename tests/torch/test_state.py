@@ -85,3 +85,21 @@ def test_a_state_for_other_parameters_is_refused_with_what_differs():
     wider = Sequential(Linear(4, 8), Tanh(), Linear(8, 3))
     with pytest.raises(ValueError, match=r"parameter 2 has shape \(2, 8\) in the state, but \(3, 8\) here"):
         gst.Surgery(wider.parameters(), gs.bloop(lam=0.5)).load_state_dict(run[2].state_dict())
+
+
+def test_an_average_saved_in_another_memory_layout_moves_on():
+    gradients = torch.randn(3, 2, 2, 3, 3)
+    averages = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        saved = torch.nn.Parameter(torch.zeros(2, 2, 3, 3).to(memory_format=layout))
+        before = gst.Surgery([saved], gs.bloop(lam=0.5, rho=0.5))
+        before.backward((saved * gradients[0]).sum(), (saved * gradients[1]).sum())
+        before.apply()
+        weight = torch.nn.Parameter(torch.zeros(2, 2, 3, 3))
+        surgery = gst.Surgery([weight], gs.bloop(lam=0.5, rho=0.5))
+        surgery.load_state_dict(before.state_dict())
+        surgery.backward((weight * gradients[2]).sum(), (weight * gradients[1]).sum())
+        surgery.apply()
+        averages.append(surgery.state_dict()["averages"][0][0])
+    torch.testing.assert_close(averages[0], averages[1])
+    torch.testing.assert_close(averages[0], 0.25 * gradients[0] + 0.5 * gradients[2])

@@ -31,7 +31,8 @@ class Surgery:
     finite the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips it.
 
     Args:
-        params: parameters, or groups of them as for an optimiser. Frozen ones are passed over.
+        params: parameters, or groups of them as for an optimiser, after the model is wrapped by DDP or FSDP2. Frozen
+            ones are passed over.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
         compile: whether to compile the two passes over memory with ``torch.compile``.
         measure: whether to compute all inner products, so that ``diagnostics`` is complete.
