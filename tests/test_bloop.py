@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 import gradsurgery as gs
@@ -36,6 +37,16 @@ def test_a_level_in_the_span_of_those_above_rejects_nothing_more():
     above = gs.reject(third, main)
     for second in (np.zeros(3), main, -3e6 * main, main * (1 + 1e-15)):
         assert_allclose(step(main, second, third), main + above, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+def test_how_much_must_be_left_over_of_a_level_depends_on_the_type(dtype, tolerance):
+    """A level rejects if the squared length left over, here ``share``, is more than the tolerance times its own."""
+    main, aside, third = np.eye(3, dtype=dtype)[0], np.eye(3, dtype=dtype)[1], np.ones(3, dtype=dtype)
+    for share, rejects in ((tolerance / 10, False), (tolerance * 10, True)):
+        nearly_main = main + dtype(np.sqrt(share)) * aside
+        expected = [0, 0, 1] if rejects else [0, 1, 1]
+        assert_allclose(gs.reject(third, main, nearly_main), expected, atol=0.05)
 
 
 def test_zero_start_and_bias_correction_give_the_same_directions():
