@@ -54,6 +54,7 @@ class Surgery:
         self._gathering = Gathering(self._parameters)
         self._passes = Passes(compile=compile)
         self._wrapping: Wrapping | None = None
+        self._asked: dict[int, list[Pair]] = {}
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         self._dtype = torch.float64 if torch.float64 in dtypes else torch.float32
 
@@ -102,7 +103,9 @@ class Surgery:
 
         groups = self._wrapping.replicas if self._wrapping else []
         squares = [(name, name) for name in gradients] if groups else []
-        pairs = list(dict.fromkeys([*asked(self.method, aux_count, measure=self._measure), *squares]))
+        if aux_count not in self._asked:
+            self._asked[aux_count] = asked(self.method, aux_count, measure=self._measure)
+        pairs = list(dict.fromkeys([*self._asked[aux_count], *squares]))
         scaled = self._products(blocks, names, pairs)
         products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
         alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
