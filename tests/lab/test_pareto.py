@@ -145,6 +145,21 @@ def test_a_hypervolume_in_the_table_by_hand():
     assert (rows["mixed"].dominated, rows["bloop"].dominated) == (0, 0)
 
 
+def test_fronts_are_compared_where_all_of_them_have_points_by_hand():
+    # mixed goes on to main = 9; the common box runs from (1, 1) to (3, 3), and (1, 4) and (9, 0) lie beyond its margin
+    ends = {"mixed": [(1.0, 4.0), (2.0, 3.0), (9.0, 0.0)], "bloop": [(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]}
+    runs = [
+        synthetic_runs.ending(method, lam, *point)
+        for method, points in ends.items()
+        for lam, point in zip((0.1, 0.3, 1.0), points, strict=True)
+    ]
+    rows = table(runs)
+    assert rows["bloop"].hypervolume == pytest.approx((1.1 * 0.1 + 0.6 * 0.5 + 0.1 * 0.5) / 1.21)
+    assert rows["mixed"].hypervolume == pytest.approx(0.6 * 0.1 / 1.21)
+    single = synthetic_runs.ending("mgda", None, 1.5, 3.9)  # a method without a grid does not narrow the box
+    assert table([*runs, single])["bloop"].hypervolume == rows["bloop"].hypervolume
+
+
 def test_points_are_compared_within_a_seed():
     ahead = synthetic_runs.ending("mixed", 0.1, 1.0, 1.0, seed=0)
     behind = synthetic_runs.ending("bloop", 0.1, 2.0, 2.0, seed=1)

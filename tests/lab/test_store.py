@@ -1,6 +1,7 @@
 """The store: exact, shared by processes, and whole whatever happens to them or to the disk."""
 
 import errno
+import itertools
 import math
 import os
 import shutil
@@ -16,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradsurgery.lab import store as module
+from gradsurgery.lab import database
+from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.record import RunSpec
-from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.store import Store
 
 SPEC = RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=0, settings={"batch": 64})
 KEY = SPEC.key
+SEEDS = itertools.count()
 
 settings = st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False) | st.text() | st.booleans())
 weights = st.none() | st.integers(0, 9) | st.floats(allow_nan=False)
@@ -68,10 +71,10 @@ def refusal(act):
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda name: name != "step"), st.floats(), min_size=1))
 def test_every_float_comes_back_bit_for_bit(lasting, values):
-    lasting.begin(SPEC, {})
-    lasting.truncate(KEY, after_step=0)
-    lasting.log(KEY, {"step": 3, **values})
-    (row,) = lasting.get(KEY).metrics
+    run = replace(SPEC, seed=next(SEEDS))
+    lasting.begin(run, {})
+    lasting.log(run.key, {"step": 3, **values})
+    (row,) = lasting.get(run.key).metrics
     assert row.keys() == {"step", *values}
     for name, value in values.items():
         assert math.isnan(row[name]) if math.isnan(value) else struct.pack("d", row[name]) == struct.pack("d", value)
@@ -128,15 +131,17 @@ def test_a_step_logged_again_is_replaced(store):
     assert store.get(KEY).metrics == ({"step": 5, "main_train": 1.0, "aux_train": 3.0},)
 
 
-def test_truncate_drops_what_comes_after_the_step_in_that_run_alone(store):
-    other = replace(SPEC, seed=1)
-    for run in (SPEC, other):
-        store.begin(run, {})
-        for step in (20, 0, 10):
-            store.log(run.key, {"step": step, "main_train": 1.0})
-    store.truncate(KEY, after_step=10)
-    assert [row["step"] for row in store.get(KEY).metrics] == [0, 10]
-    assert [row["step"] for row in store.get(other.key).metrics] == [0, 10, 20]
+@pytest.mark.parametrize("act", [Store.secure, lambda store: store.finish(KEY)], ids=["secure", "finish"])
+def test_the_disk_has_it_before_a_checkpoint_and_at_the_end(store, act):
+    store.begin(SPEC, {})
+    told = []
+    store._connection.set_trace_callback(told.append)
+    act(store)
+    assert told[0] == "PRAGMA synchronous = FULL"
+    assert any(words.startswith(("UPDATE", "PRAGMA user_version =")) for words in told)  # else SQLite has nothing to do
+    assert told[-1] == "COMMIT"
+    store.log(KEY, {"step": 0, "main_train": 1.0})
+    assert "PRAGMA synchronous = NORMAL" in told
 
 
 def test_select_filters_and_orders(store):
@@ -172,11 +177,10 @@ def test_a_row_without_a_step_or_without_metrics_is_refused(store, row):
     "act",
     [
         lambda store: store.log(KEY, {"step": 0, "main_train": 1.0}),
-        lambda store: store.truncate(KEY, 0),
         lambda store: store.finish(KEY),
         lambda store: store.fail(KEY, "why"),
     ],
-    ids=["log", "truncate", "finish", "fail"],
+    ids=["log", "finish", "fail"],
 )
 def test_a_run_has_to_be_begun(store, act):
     assert f"has no run {KEY}: enter it with begin" in refusal(lambda: act(store))
@@ -224,6 +228,7 @@ def together(processes):
 HEAD = """
 import sys, time
 from dataclasses import replace
+from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.record import RunSpec
 from gradsurgery.lab.store import Store
 path, me = sys.argv[1], int(sys.argv[2])
@@ -479,14 +484,14 @@ def saying(code):
 
 
 def test_opening_is_tried_again_while_others_are_in_the_way(path, monkeypatch):
-    connect, busy = module._connect, [saying(sqlite3.SQLITE_BUSY), saying(sqlite3.SQLITE_BUSY_RECOVERY)]
+    connect, busy = database._connect, [saying(sqlite3.SQLITE_BUSY), saying(sqlite3.SQLITE_BUSY_RECOVERY)]
 
     def held_up(*arguments):
         if busy:
             raise busy.pop()
         return connect(*arguments)
 
-    monkeypatch.setattr(module, "_connect", held_up)
+    monkeypatch.setattr(database, "_connect", held_up)
     with Store(path) as store:
         assert store.select() == []
     assert not busy
@@ -496,7 +501,7 @@ def test_a_disk_too_full_for_the_memory_that_processes_share_is_told(path, monke
     def full(*_):
         raise saying(sqlite3.SQLITE_IOERR_SHMSIZE)
 
-    monkeypatch.setattr(module, "_connect", full)
+    monkeypatch.setattr(database, "_connect", full)
     assert "no space is left for the store" in refusal(lambda: Store(path))
 
 

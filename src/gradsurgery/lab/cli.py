@@ -9,6 +9,7 @@ from typing import NoReturn
 from rich.console import Console
 from rich.table import Table
 
+from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.export import export, tensorboard
 from gradsurgery.lab.grid import numbers, specs
@@ -17,9 +18,9 @@ from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.progress import Watch
 from gradsurgery.lab.record import RunRecord, RunSpec
 from gradsurgery.lab.report import write_report
-from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.store import Store
 from gradsurgery.lab.style import number
-from gradsurgery.lab.sweep import sweep
+from gradsurgery.lab.workers import sweep_together, useful_workers
 
 _EXAMPLES = """examples:
   gradsurgery list                                             what there is to train
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--data-dir", type=Path, help="a folder whose subfolders stand in for hub ids")
         one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
         one.add_argument("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="within a run")
+        one.add_argument("--workers", type=_count, help="processes that share the runs (one a core)")
         _folder(one)
         if name == "run":
             one.add_argument("--method", required=True, help="a name from gradsurgery list")
@@ -190,12 +192,13 @@ def _export(options: argparse.Namespace, console: Console) -> None:
 
 def _trained(options: argparse.Namespace, console: Console, runs: list[RunSpec]) -> list[RunRecord]:
     with _store(options) as store, Watch(console) as watch:
-        return sweep(
+        return sweep_together(
             problem(options.problem),
             runs,
             store,
             folder=options.folder,
             watcher=watch,
+            workers=options.workers or useful_workers(),
             data_dir=options.data_dir,
             checkpoint_every=options.checkpoint_every,
         )
@@ -214,6 +217,12 @@ def _reported(options: argparse.Namespace, console: Console, records: list[RunRe
     title = f"{options.problem}, {options.scale}"
     page = write_report(records, folder, title, draw=problem(options.problem).draw)
     console.print(f"report: {page}", highlight=False, soft_wrap=True)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise UserError(f"the number of workers is a whole number from 1, but got {text}")
+    return int(text)
 
 
 def _seeds(text: str) -> tuple[int, ...]:

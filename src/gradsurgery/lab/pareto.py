@@ -73,6 +73,11 @@ class Axis:
             return (loss - self.best) / (self.worst - self.best)
         return (math.log(loss) - math.log(self.best)) / (math.log(self.worst) - math.log(self.best))
 
+    def between(self, best: float, worst: float) -> "Axis":
+        """The part of the axis between two losses, if that leaves anything of it."""
+        best, worst = max(best, self.best), min(worst, self.worst)
+        return Axis(best, worst, self.logarithmic) if best < worst else self
+
     def view(self, logarithmic: bool) -> tuple[float, float]:
         """The range to draw on a linear or a logarithmic axis: a margin on both sides leaves room for symbols."""
         if logarithmic:
@@ -107,7 +112,7 @@ class Box:
     aux: Axis
 
     def hypervolume(self, points: Iterable[Point]) -> float:
-        """The share of the box that the points dominate, from 0 to 1, as the eye sees it on the chart.
+        """The share of the box that the points dominate, from 0 to 1, on axes as the chart has them.
 
         The reference point is the corner of both worst losses, moved out by a tenth of the box, so that the best of one
         loss counts even where it is the worst of the other.
@@ -126,13 +131,30 @@ def box(groups: Iterable[Series], split: str) -> Box:
     return Box(axis(main), axis(aux))
 
 
+def common_box(groups: Iterable[Series], split: str) -> Box:
+    """The part of the box in which every method with three points a seed or more has some: up to its worst losses.
+
+    Methods spread the same grid of lam over stretches of different length. Who happens to go further to one side is not
+    better for it, so fronts are compared where they all have points.
+    """
+    groups = list(groups)
+    whole = box(groups, split)
+    spread = [points for group in groups if len(points := group.points(split)) >= 3 * len(group.seeds)]
+    if not spread:
+        return whole
+    right, top = (min(max(point[loss] for point in points) for points in spread) for loss in (0, 1))
+    inside = [(main, aux) for group in groups for main, aux in group.points(split) if main <= right and aux <= top]
+    best_main, best_aux = (min((point[loss] for point in inside), default=math.inf) for loss in (0, 1))
+    return Box(whole.main.between(best_main, right), whole.aux.between(best_aux, top))
+
+
 @dataclass(frozen=True)
 class Summary:
     """One row of the table: how a method's fronts compare with the others'."""
 
     label: str
     hypervolume: float
-    """Mean over seeds of the share of the box that the runs of one seed dominate (``Box.hypervolume``)."""
+    """Mean over seeds of the share of the common box that the runs of one seed dominate (``Box.hypervolume``)."""
     spread: float
     """Standard deviation over seeds; NaN if there is one."""
     dominated: float
@@ -150,7 +172,7 @@ def summary(records: Iterable[RunRecord], split: str = "train") -> list[Summary]
     way are left out; a problem without these losses has no rows.
     """
     groups = [group for group in map(Series.ended, series(records)) if group.measures(split)]
-    frame = box(groups, split) if any(group.points(split) for group in groups) else None
+    frame = common_box(groups, split) if any(group.points(split) for group in groups) else None
     return [_row(group, [rival for rival in groups if rival is not group], split, frame) for group in groups]
 
 

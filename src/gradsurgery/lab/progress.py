@@ -29,6 +29,7 @@ class Watch:
         self._console = console
         self._live = console.is_terminal
         self._runs = self._done = 0
+        self._shares: dict[str, float] = {}  # of the runs under way
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -54,13 +55,19 @@ class Watch:
 
     def training(self, run: RunSpec, share: float, metrics: Metrics) -> None:
         """Move the bar within a run."""
-        self._bar.update(self._task, completed=self._done + share, description=name(run), losses=losses(metrics))
+        self._shares[run.key] = share
+        self._bar.update(self._task, completed=self._completed, description=name(run), losses=losses(metrics))
 
     def done(self, run: RunSpec, metrics: Metrics, trained: bool) -> None:
         """Count a run, and without a terminal say so."""
         self._done += 1
-        self._bar.update(self._task, completed=self._done)
+        self._shares.pop(run.key, None)
+        self._bar.update(self._task, completed=self._completed)
         if not self._live:
             known = "" if trained else " (in the store)"
             line = f"[{self._done}/{self._runs}] {name(run)}: {losses(metrics)}{known}"
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    @property
+    def _completed(self) -> float:
+        return self._done + sum(self._shares.values())

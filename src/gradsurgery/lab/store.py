@@ -5,51 +5,27 @@
             store.log(spec.key, {"step": 0, "main_train": 2.3, "aux_train": 7.1})
             store.finish(spec.key, seconds=1.5)
 
-What ``log`` was given when it returns is committed, and ``kill -9`` cannot take it back. (A power cut can, for the last
-moments before it: to wait for the disk at every row would take longer than to train a small problem.)
+What ``log`` was given when it returns is committed, and ``kill -9`` cannot take it back. A power cut can, until
+``secure`` or ``finish``: to wait for the disk at every row would take longer than to train a small problem.
 
 A claim is a lock of the kernel on a file in the folder ``store.db.locks``: it ends with its process, however that ends.
 """
 
-import errno
 import json
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from filelock import FileLock, Timeout
 
+from gradsurgery.lab.database import VERSION, StoreError, connected, told
 from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
-
-_VERSION = 1
-_APPLICATION = int.from_bytes(b"grad", "big")  # a SQLite file can say whose it is
-
-# lam, rho and value have no type: SQLite then keeps what it is given, bit for bit. As REAL, -0.0 would come back as
-# 0.0, and a weight 1 as 1.0, which makes another key.
-_SCHEMA = (
-    """CREATE TABLE runs (
-        key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
-        seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed'))
-    )""",
-    """CREATE TABLE metrics (
-        run TEXT NOT NULL REFERENCES runs (key), step INTEGER NOT NULL, name TEXT NOT NULL, value,
-        PRIMARY KEY (run, step, name)
-    ) WITHOUT ROWID""",
-    f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {_VERSION}",
-)
-
-
-class StoreError(Exception):
-    """One sentence: what is wrong with the store, where, and what to do. Nothing that was stored is lost."""
 
 
 class Store:
@@ -68,9 +44,9 @@ class Store:
         self.patience = patience
         self._lock = Lock()
         self._process = os.getpid()
-        with self._told():
+        with told(self.path, self.patience):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection: sqlite3.Connection | None = self._opened()
+            self._connection: sqlite3.Connection | None = connected(self.path, self.patience)
 
     def begin(self, spec: RunSpec, info: Mapping[str, Setting]) -> RunRecord:
         """Enter a run. One that is there keeps its metrics, and runs again if it had failed; one done stays as it is.
@@ -81,7 +57,7 @@ class Store:
 
         Returns:
             The run as it now is: perhaps done meanwhile by another process, perhaps with metrics of steps after the
-            checkpoint from which it goes on, to be dropped by ``truncate``.
+            checkpoint from which it goes on, which it logs again.
         """
         plain = (spec.key, spec.problem, spec.scale, spec.method, spec.lam, spec.rho, spec.seed)
         settings = json.dumps(dict(spec.settings), sort_keys=True)
@@ -103,15 +79,14 @@ class Store:
             self._info(db, key)
             db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
-    def truncate(self, key: str, after_step: int) -> None:
-        """Forget what was logged after a step: a run that goes on from its checkpoint logs it again."""
-        with self._transaction("IMMEDIATE") as db:
-            self._info(db, key)
-            db.execute("DELETE FROM metrics WHERE run = ? AND step > ?", (key, after_step))
+    def secure(self) -> None:
+        """Wait until all that was logged is on the disk, where no power cut can reach it."""
+        with self._transaction("IMMEDIATE", lasting=True) as db:
+            db.execute(f"PRAGMA user_version = {VERSION}")  # SQLite waits for the disk when something is written
 
     def finish(self, key: str, **info: Setting) -> None:
         """Call a run done, and add to what is known about it."""
-        with self._transaction("IMMEDIATE") as db:
+        with self._transaction("IMMEDIATE", lasting=True) as db:
             self._set(db, key, "done", info)
 
     def fail(self, key: str, reason: str) -> None:
@@ -138,7 +113,7 @@ class Store:
         """Hold a run: True if it is now ours alone until the ``with`` ends, False if somebody else holds it."""
         folder = self.path.with_name(f"{self.path.name}.locks")
         lock = FileLock(folder / f"{key}.lock", thread_local=False)
-        with self._told():
+        with told(self.path, self.patience):
             folder.mkdir(exist_ok=True)
             with suppress(Timeout):
                 lock.acquire(timeout=0)
@@ -173,15 +148,19 @@ class Store:
         db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**known, **info}), key))
 
     @contextmanager
-    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
-        """All or nothing. IMMEDIATE asks for the right to write first: in mid-transaction it can be refused."""
-        with self._lock, self._told():
+    def _transaction(self, kind: str, lasting: bool = False) -> Iterator[sqlite3.Connection]:
+        """All or nothing. IMMEDIATE asks for the right to write first: in mid-transaction it can be refused.
+
+        A lasting one is on the disk, with all before it, when it ends.
+        """
+        with self._lock, told(self.path, self.patience):
             db = self._connection
             if db is None:
                 raise StoreError(f"the store {self.path} is closed: open it again with Store(path)")
             if os.getpid() != self._process:  # SQLite's locks do not survive a fork, the file could be damaged
                 raise StoreError(f"the store {self.path} was opened before a fork: call Store(path) in each process")
             try:
+                db.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
                 db.execute(f"BEGIN {kind}")
                 yield db
                 db.execute("COMMIT")
@@ -190,70 +169,6 @@ class Store:
                     with suppress(sqlite3.Error):  # the first error is the one to tell
                         db.execute("ROLLBACK")
                 raise
-
-    def _opened(self) -> sqlite3.Connection:
-        """A connection to a store that is whole and has our schema."""
-        if self.path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        for place in (self.path.parent, self.path):
-            if place.exists() and not os.access(place, os.R_OK | os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                self._check()
-                return _connect(self.path, self.patience)
-            except sqlite3.OperationalError as error:  # who switches to WAL while others do is not made to wait
-                if _code(error) & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.01)
-
-    def _check(self) -> None:
-        """Raise unless the file is new, or whole and a store that we know. Only reads: damage shall not grow."""
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            return
-        # a journal is left by a process that was killed while it made the store, and wants to be rolled back
-        mode = "rw" if self.path.with_name(f"{self.path.name}-journal").exists() else "ro"
-        with closing(sqlite3.connect(f"{self.path.as_uri()}?mode={mode}", uri=True, timeout=self.patience)) as db:
-            problem = _pragma(db, "quick_check(1)")
-            if problem != "ok":
-                raise StoreError(_damaged(self.path, problem))
-            if _pragma(db, "schema_version") and _pragma(db, "application_id") != _APPLICATION:
-                raise StoreError(f"{self.path} is a database of another program, not a store: choose another path")
-            version = _pragma(db, "user_version")
-            if version > _VERSION:
-                raise StoreError(
-                    f"the store {self.path} has schema {version} of a newer gradsurgery, this one knows {_VERSION}: "
-                    "pip install --upgrade gradsurgery, or choose another path"
-                )
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn an error of SQLite or of the system into one sentence."""
-        try:
-            yield
-        except (sqlite3.Error, OSError, OverflowError, json.JSONDecodeError) as error:
-            raise StoreError(_sentence(error, self.path, self.patience)) from error
-
-
-def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-    try:
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
-            db.execute(f"PRAGMA {setting}")
-        db.execute("BEGIN IMMEDIATE")
-        if _pragma(db, "user_version") == 0:  # looked up within the transaction, as another may make it just now
-            for statement in _SCHEMA:
-                db.execute(statement)
-        db.execute("COMMIT")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _pragma(db: sqlite3.Connection, name: str) -> Any:
-    return db.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _records(db: sqlite3.Connection, where: str, **wanted: str | None) -> list[RunRecord]:
@@ -268,34 +183,3 @@ def _records(db: sqlite3.Connection, where: str, **wanted: str | None) -> list[R
         spec = RunSpec(problem, scale, method, lam, rho, seed, json.loads(settings))
         records.append(RunRecord(spec, status, json.loads(info), tuple(rows.values())))
     return records
-
-
-def _code(error: Exception) -> int:
-    """SQLite's extended code, the kind of error in its last byte; 0 if the error is not SQLite's."""
-    return getattr(error, "sqlite_errorcode", 0)
-
-
-def _sentence(error: Exception, path: Path, patience: float) -> str:
-    code, number = _code(error) & 0xFF, getattr(error, "errno", None)
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, json.JSONDecodeError):
-        return _damaged(path, str(error))
-    full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # for the file, for the memory that processes share
-    if _code(error) in full or number in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space is left for the store {path}, what it held before is safe: make room, then start again"
-    if code == sqlite3.SQLITE_BUSY:
-        return f"another process has locked the store {path} for more than {patience:g} s: end it, then start again"
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"no permission to write the store {path} and beside it: change that, or choose another path"
-    if number in (errno.EEXIST, errno.ENOTDIR):
-        return f"no store can be made at {path}, for one of its folders is a file: choose another path"
-    reason = getattr(error, "strerror", None) or error
-    return (
-        f"the store {path} cannot be used ({reason}), what it held before is safe: see to that or choose another path"
-    )
-
-
-def _damaged(path: Path, how: str) -> str:
-    return (
-        f"{path} is damaged or not a store ({' '.join(how.split())}), and was left as it is: put back a copy, save "
-        f'what can be read with: sqlite3 "{path}" .recover, or choose another path'
-    )

@@ -12,9 +12,10 @@ from typing import Protocol
 import jax
 
 from gradsurgery.lab.checkpoint import Checkpoint
+from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.problem import Problem, Task
 from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
-from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.store import Store
 
 
 class Watcher(Protocol):
@@ -100,6 +101,7 @@ def train(
             if calls == task.calls:
                 break
             if clock() - saved >= checkpoint_every:
+                store.secure()  # a power cut must not leave a checkpoint that is ahead of its rows
                 checkpoint.save(calls, state)
                 saved = clock()
             state, rows = task.advance(run, state, calls)

@@ -58,22 +58,24 @@ class Training:
         self._init, self._losses, self._batches = init, losses, batches
         self._optimiser, self._evaluate = optimiser, evaluate
         self._data = jax.device_put(data)
-        self._compiled: dict[str, tuple[Any, Any]] = {}
+        self._begin = jax.jit(self._begun)
+        self._advances: dict[str, Any] = {}
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
-        start, _ = self._functions(run.method)
-        state, row = start(jax.random.key(run.seed), self._data, run.lam, run.rho)
-        return state, [_row(0, row)]
+        params, extra, row = self._begin(jax.random.key(run.seed), self._data)
+        state = TrainingState(params, extra, self._transformation(run.method, run.lam, run.rho).init(params))
+        return state, [_row(0, {**row, **_diagnostics(state)})]
 
     def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
         """The state after this call's steps."""
-        _, advance = self._functions(run.method)
+        if run.method not in self._advances:
+            self._advances[run.method] = self._compiled(run.method)
         each = self.steps // self.rows
         batches = jax.tree.map(
             lambda leaf: leaf.reshape(self.rows, each, *leaf.shape[1:]), self._batches(run.seed, call)
         )
-        state, rows = advance(state, self._data, batches, run.lam, run.rho)
+        state, rows = self._advances[run.method](state, self._data, batches, run.lam, run.rho)
         rows = jax.tree.map(np.asarray, rows)
         done = call * self.steps
         return state, [
@@ -81,30 +83,20 @@ class Training:
             for index in range(self.rows)
         ]
 
-    def _functions(self, method: str) -> tuple[Any, Any]:
-        if method not in self._compiled:
-            self._compiled[method] = self._compile(method)
-        return self._compiled[method]
+    def _begun(self, key: jax.Array, data: Tree) -> tuple[Tree, Tree, Mapping[str, jax.Array]]:
+        """Parameters, what the model carries along, and their first evaluation: the same for all methods."""
+        params, extra = self._init(key)
+        return params, extra, self._evaluate(params, extra, data)
 
-    def _compile(self, name: str) -> tuple[Any, Any]:
-        """The start and one call of a run by this method; lam and rho are traced."""
+    def _transformation(self, name: str, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
+        surgery = gsj.surgery(method(name, lam, rho), measure=True)
+        return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam))
 
-        def optimiser(lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
-            surgery = gsj.surgery(method(name, lam, rho), measure=True)
-            return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam))
-
-        def row(state: TrainingState, data: Tree) -> dict[str, jax.Array]:
-            found = gsj.diagnostics(state.optimiser)
-            surgery = {f"surgery/{key}": value for key, value in found.items()}
-            return {**self._evaluate(state.params, state.extra, data), **surgery}
-
-        def start(key: jax.Array, data: Tree, lam: Any, rho: Any) -> tuple[TrainingState, dict[str, jax.Array]]:
-            params, extra = self._init(key)
-            state = TrainingState(params, extra, optimiser(lam, rho).init(params))
-            return state, row(state, data)
+    def _compiled(self, name: str) -> Any:
+        """One call of a run by this method; lam and rho are traced."""
 
         def advance(state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any) -> tuple[TrainingState, Tree]:
-            tx = optimiser(lam, rho)
+            tx = self._transformation(name, lam, rho)
 
             def step(state: TrainingState, batch: Tree) -> tuple[TrainingState, None]:
                 extra, gradients = state.extra, []
@@ -112,16 +104,16 @@ class Training:
                     gradient, extra = jax.grad(loss, has_aux=True)(state.params, extra, data, batch)
                     gradients.append(gradient)
                 main, *aux = gradients
-                updates, optimiser_state = tx.update(main, state.optimiser, state.params, aux=tuple(aux))
-                return TrainingState(optax.apply_updates(state.params, updates), extra, optimiser_state), None
+                updates, optimiser = tx.update(main, state.optimiser, state.params, aux=tuple(aux))
+                return TrainingState(optax.apply_updates(state.params, updates), extra, optimiser), None
 
             def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
                 state, _ = jax.lax.scan(step, state, batches)
-                return state, row(state, data)
+                return state, {**self._evaluate(state.params, state.extra, data), **_diagnostics(state)}
 
             return jax.lax.scan(stretch, state, batches)
 
-        return jax.jit(start), jax.jit(advance, donate_argnums=0)
+        return jax.jit(advance, donate_argnums=0)
 
 
 def method(name: str, lam: Any, rho: Any) -> gs.Method:
@@ -135,6 +127,10 @@ def shuffled(examples: int, batch: int, seed: int, epoch: int) -> np.ndarray[Any
     order = np.random.default_rng([seed, epoch]).permutation(examples)
     steps = examples // batch
     return order[: steps * batch].reshape(steps, batch).astype(np.int32)
+
+
+def _diagnostics(state: TrainingState) -> dict[str, jax.Array]:
+    return {f"surgery/{key}": value for key, value in gsj.diagnostics(state.optimiser).items()}
 
 
 def _row(step: int, values: Mapping[str, Any]) -> Metrics:

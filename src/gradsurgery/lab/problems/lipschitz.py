@@ -143,7 +143,7 @@ problem = Problem(
             },
             methods=_METHODS,
             lams=_LAMS,
-            rhos=(0.1,),
+            rhos=(0.03,),
             seeds=(0, 1, 2),
         ),
         "laptop": Scale(
