@@ -4,12 +4,11 @@ from itertools import accumulate
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
-from gradsurgery.torch.passes import PIECE
+from gradsurgery.torch.blocks import PIECE
 
 
 class Allocations:
@@ -52,7 +51,7 @@ def test_apply_needs_no_memory_beyond_gradients_and_averages(method, gradients, 
         with Allocations() as counted:
             surgery.apply()
         new = averages if step == 0 else 0  # the averages are made at the first step
-        spare = 4 * 8 * PIECE  # some pieces
+        spare = 1 << 16  # scalars, and what is joined
         assert counted.peak <= new * whole + spare, (counted.peak / whole, step)
 
 
@@ -71,8 +70,8 @@ def test_a_whole_step_holds_one_gradient_for_each_loss():
 @pytest.mark.parametrize("method", [gs.bloop(lam=0.5), gs.bloop(lam=lambda step: 0.1 * step), gs.gradvac(), gs.mgda()])
 @pytest.mark.parametrize("measure", [False, True])
 def test_a_whole_step_never_waits_for_the_device(method, measure):
-    """A fake tensor has no value to wait for: whatever asks for one raises."""
-    with FakeTensorMode():
+    """A tensor on the device meta has no value to wait for: whatever asks for one raises."""
+    with torch.device("meta"):
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
         surgery = gst.Surgery(model.parameters(), method, measure=measure)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -83,15 +82,6 @@ def test_a_whole_step_never_waits_for_the_device(method, measure):
             optimiser.step()
             optimiser.zero_grad()
         assert surgery.diagnostics()
-
-
-def test_meta_tensors_go_through_a_step():
-    model = torch.nn.Linear(4, 8, device="meta")
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
-    output = model(torch.ones(3, 4, device="meta"))
-    surgery.backward(output.sum(), output.square().sum())
-    surgery.apply()
-    assert model.weight.grad.device.type == "meta"
 
 
 def test_compiled_passes_give_the_eager_result_and_compile_once():

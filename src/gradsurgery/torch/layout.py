@@ -1,13 +1,13 @@
-"""Parameters as users hand them in, and their vectors as flat blocks of memory."""
+"""Parameters as users hand them in, and how their gradients and averages lie in memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradsurgery.torch.number import wide
 from gradsurgery.torch.parallel import local
-from gradsurgery.torch.passes import Block, wide
 
 
 def parameters(params: Iterable[Any]) -> list[Tensor]:
@@ -37,22 +37,9 @@ def parameters(params: Iterable[Any]) -> list[Tensor]:
 def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
     """An average, zero if there is none yet, that lies in memory as a gradient: the passes write to it in place."""
     if average is not None and local(average).stride() == local(like).stride():
-        return average.to(like.device)
+        return average if average.device == like.device else average.to(like.device)
     empty = torch.zeros_like(like, dtype=wide(like.dtype))
     return empty if average is None else empty.copy_(average)
-
-
-def block(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> Block:
-    """One parameter's vectors as a block that shares their memory.
-
-    All lie as main's gradient does; an auxiliary gradient that does not is copied.
-    """
-    like = local(gradients[0])
-    flat = []
-    for tensor in map(local, (*gradients, *averages)):
-        aligned = tensor if tensor.stride() == like.stride() else torch.empty_like(like).copy_(tensor)
-        flat.append(_flat(aligned))
-    return Block(flat[: len(gradients)], flat[len(gradients) :])
 
 
 def unshared(tensor: Tensor) -> Tensor:
@@ -68,10 +55,6 @@ def dense(tensor: Tensor) -> Tensor:
     """The tensor itself if its elements lie side by side in memory, else a copy whose elements do."""
     by_stride = _by_stride(local(tensor))
     return tensor if local(tensor).permute(by_stride).is_contiguous() else tensor.contiguous()
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    return tensor.permute(_by_stride(tensor)).view(-1)
 
 
 def _by_stride(tensor: Tensor) -> list[int]:

@@ -35,6 +35,8 @@ Shards = tuple[object, tuple[int, ...]]
 
 def distributed(tensor: Tensor) -> "TypeGuard[DTensor]":
     """Whether a tensor is a DTensor; looked up, not imported, which takes a while and which few need."""
+    if type(tensor) is Tensor:
+        return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 

@@ -8,11 +8,14 @@ from torch import Tensor
 
 from gradsurgery.method import Method
 from gradsurgery.plan import Plan, asked, basis, plan
+from gradsurgery.torch.blocks import Block, flat
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.layout import block, laid_like, parameters
+from gradsurgery.torch.kernels import Kernels
+from gradsurgery.torch.layout import laid_like, parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, shards, sum_over_shards, wrapping
-from gradsurgery.torch.passes import Block, Passes, probes, wide
+from gradsurgery.torch.number import wide
+from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
+from gradsurgery.torch.passes import Passes, probes
 from gradsurgery.vector import Pair
 
 
@@ -52,7 +55,7 @@ class Surgery:
         self._measure = measure
         self._parameters = parameters(params)
         self._gathering = Gathering(self._parameters)
-        self._passes = Passes(compile=compile)
+        self._kernels = Kernels() if compile else None
         self._wrapping: Wrapping | None = None
         self._asked: dict[int, list[Pair]] = {}
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
@@ -106,7 +109,8 @@ class Surgery:
         if aux_count not in self._asked:
             self._asked[aux_count] = asked(self.method, aux_count, measure=self._measure)
         pairs = list(dict.fromkeys([*self._asked[aux_count], *squares]))
-        scaled = self._products(blocks, names, pairs)
+        passes = self._passes(blocks)
+        scaled = self._products(passes, names, pairs)
         products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
         alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
         step = plan(
@@ -122,10 +126,9 @@ class Surgery:
         sound = alike & (self._scalar(step.sound) > 0)
         weights = torch.stack([self._scalar(step.weights.get(name, 0.0)) * (scale / unit[name]) for name in names])
         weights = torch.where(alike, weights, torch.nan)
-        rho = self._scalar(0.0 if step.rho is None else step.rho)
-        keep, gain = 1 - rho, torch.where(sound, rho / scale, 0.0)
-        for one, _ in blocks:
-            self._passes.finish(one, *(scalar.to(one.device) for scalar in (weights, keep, gain)))
+        rho = torch.where(sound, self._scalar(0.0 if step.rho is None else step.rho), 0.0)
+        for some in passes.values():
+            some.finish(weights, rho, None if scaler is None else scale)
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()
@@ -153,24 +156,31 @@ class Surgery:
                 continue
             like = reached[0] if reached else torch.zeros_like(parameter)
             filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
-            averages = [laid_like(like, level[index]) for level in self._averages]
+            averages = [laid_like(filled[-1], level[index]) for level in self._averages]
             for level, average in zip(self._averages, averages, strict=True):
                 level[index] = average
-            blocks.append((block(filled, averages), shards(parameter)))
-            directions[index] = filled[0] if reached else None
+            blocks.append((Block(list(map(local, filled)), list(map(local, averages))), shards(parameter)))
+            directions[index] = filled[-1] if reached else None  # the passes write it there
         return blocks, directions
 
+    def _passes(self, blocks: list[tuple[Block, Shards | None]]) -> dict[Shards | None, Passes]:
+        """The passes over the blocks that the same processes hold shards of."""
+        groups: dict[Shards | None, list[Block]] = {}
+        for one, where in blocks:
+            groups.setdefault(where, []).append(one)
+        return {where: Passes(some, self._kernels) for where, some in groups.items()}
+
     def _products(
-        self, blocks: list[tuple[Block, Shards | None]], names: tuple[str, ...], pairs: list[Pair]
+        self, passes: Mapping[Shards | None, Passes], names: tuple[str, ...], pairs: list[Pair]
     ) -> dict[Pair, Tensor]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
         if not pairs:
             return {}
         places = tuple((names.index(a), names.index(b)) for a, b in pairs)
-        parts: dict[Shards | None, list[Tensor]] = {}
-        for one, where in blocks:
-            parts.setdefault(where, []).append(self._scalar(self._passes.products(one, places)))
-        sums = [sum_over_shards(torch.stack(some).sum(0), where) for where, some in parts.items()]
+        sums = []
+        for where, some in passes.items():
+            parts = [self._scalar(part) for part in some.products(places)]
+            sums.append(sum_over_shards(torch.stack(parts).sum(0), where))
         return dict(zip(pairs, torch.stack(sums).sum(0).unbind(), strict=True))
 
     def _alike(
@@ -183,7 +193,7 @@ class Surgery:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
         if not squares:
             return self._scalar(1.0) > 0
-        seen = torch.stack([self._scalar(probes(one, index)) for index, (one, _) in enumerate(blocks)]).sum(0)
+        seen = torch.stack([self._scalar(probes(flat(one), index)) for index, (one, _) in enumerate(blocks)]).sum(0)
         same = agreed(torch.stack(squares), seen, groups)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._steps == 0 or same.device.type == "cpu":

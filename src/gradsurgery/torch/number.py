@@ -1,0 +1,20 @@
+"""The type to compute in."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Pairs = tuple[tuple[int, int], ...]
+"""Inner products to form, by the places of their factors among the vectors of a block."""
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type to compute in: float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def widened(vectors: Sequence[Tensor]) -> list[Tensor]:
+    """The vectors in the type to compute in; those that have it are not copied."""
+    dtype = wide(vectors[0].dtype)
+    return [vector.to(dtype) for vector in vectors]
