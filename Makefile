@@ -2,7 +2,7 @@
 bin := .venv/bin
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup test pareto
+.PHONY: setup test pareto bench
 setup: .venv/dev
 
 test: setup
@@ -13,6 +13,9 @@ test: setup
 
 pareto: .venv/lab
 	$(bin)/gradsurgery sweep lipschitz
+
+bench: setup
+	$(bin)/python -m benchmarks
 
 .venv/dev .venv/lab: pyproject.toml
 	python3 -m venv .venv

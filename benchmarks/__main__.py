@@ -1,0 +1,64 @@
+"""Run every benchmark, print one table, leave a JSON record and a chart: ``python -m benchmarks [--quick]``."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import apply_jax, apply_torch, lipschitz_epoch, memory, scaling, two_heads, whole_step
+from benchmarks.chart import draw
+from benchmarks.harness import Measure, Plan
+
+BENCHMARKS = (apply_torch, apply_jax, memory, whole_step, two_heads, lipschitz_epoch, scaling)
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description="How fast gradsurgery is, as ratios.")
+    parser.add_argument("--quick", action="store_true", help="once and small, to see that it runs")
+    parser.add_argument("--folder", type=Path, default=Path("docs/speed"), help="where record and chart go")
+    options = parser.parse_args()
+    plan = Plan(options.quick)
+    torch.set_num_threads(min(2, os.cpu_count() or 1))
+    console = Console()
+    table = Table("measure", "median", "from … to", "of", "should be", "", box=None)
+    lines: dict[str, list[Measure]] = {}
+    for benchmark in BENCHMARKS:
+        name = benchmark.__name__.rpartition(".")[2]
+        console.print(f"{name} …", style="dim")
+        lines[name] = benchmark.measure(plan)
+        for line in lines[name]:
+            spread = f"{min(line.ratios):.3g} … {max(line.ratios):.3g}" if len(line.ratios) > 1 else ""
+            seen = ("reached" if line.reached else "missed") if line.reach else ""
+            table.add_row(line.name, f"{line.median:.3g}", spread, line.unit, line.reach, seen)
+    console.print(table)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    record = {"about": about(), "measures": {name: [asdict(line) for line in some] for name, some in lines.items()}}
+    (options.folder / "record.json").write_text(json.dumps(record, indent=1) + "\n")
+    draw(lines, options.folder / "chart.png")
+    console.print(f"record and chart: {options.folder}", highlight=False)
+
+
+def about() -> dict[str, object]:
+    """What the figures were measured with."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    names = ("gradsurgery", "torch", "torchjd", "jax", "jaxlib", "optax", "numpy")
+    return {
+        "when": datetime.now(UTC).date().isoformat(),
+        "commit": commit.stdout.strip(),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in names},
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""One ``apply()`` of bloop in PyTorch, eager and compiled, against its memory traffic and against TorchJD."""
+
+import math
+import time
+
+import torch
+from torchjd.aggregation import MGDA, PCGrad, UPGrad
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+from benchmarks.harness import Action, Measure, Plan, in_place_add, interleaved, ratios
+
+WORDS = 8
+"""Words moved for each parameter: three vectors are read, then read again, and two are written."""
+
+
+def measure(plan: Plan) -> list[Measure]:
+    """The lines of the table."""
+    shapes = plan.shapes()
+    gradients = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
+    rivals = {
+        "floor": in_place_add(WORDS * sum(map(math.prod, shapes))),
+        "eager": applying(gradients, compiled=False),
+        "compiled": applying(gradients, compiled=True),
+    }
+    began = time.perf_counter()
+    for _ in range(2):
+        rivals["compiled"]()()
+    compiling = time.perf_counter() - began
+    for aggregator in (PCGrad(), MGDA(), UPGrad()):
+        rivals[f"TorchJD {type(aggregator).__name__}"] = aggregating(gradients, aggregator)
+    seconds = interleaved(rivals, plan.repetitions)
+    return [
+        Measure("torch: apply(), compiled", ratios(seconds, "compiled", "floor"), "traffic", at_most=1.35),
+        Measure("torch: compilation", [compiling], "seconds", at_most=30),
+        Measure("torch: apply(), eager", ratios(seconds, "eager", "floor"), "traffic", at_most=1.9),
+        *(
+            Measure(f"torch: {name} / our eager apply()", ratios(seconds, name, "eager"), "times", at_least=8)
+            for name in rivals
+            if name.startswith("TorchJD")
+        ),
+    ]
+
+
+def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.Method | None = None) -> Action:
+    """Apply bloop to gradients as ``backward`` leaves them."""
+    parameters = [torch.nn.Parameter(torch.zeros_like(one)) for one in gradients[0]]
+    surgery = gst.Surgery(parameters, method or gs.bloop(lam=0.1), compile=compiled)
+    own = [[one.clone() for one in loss] for loss in gradients]
+
+    def prepare() -> Action:
+        surgery._gathering.gradients = [list(loss) for loss in own]
+        return surgery.apply
+
+    return prepare
+
+
+def aggregating(gradients: list[list[torch.Tensor]], aggregator: torch.nn.Module) -> Action:
+    """The direction by TorchJD: a matrix with a row for each loss, its aggregation, and the parts of the result."""
+
+    def aggregate() -> None:
+        matrix = torch.stack([torch.cat([one.flatten() for one in loss]) for loss in gradients])
+        direction = aggregator(matrix)
+        parts = direction.split([one.numel() for one in gradients[0]])
+        for part, like in zip(parts, gradients[0], strict=True):
+            part.view_as(like)
+
+    return aggregate

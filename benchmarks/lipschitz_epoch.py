@@ -1,0 +1,79 @@
+"""An epoch of ``lipschitz`` at the scale ``laptop`` against the plain way to write it.
+
+Plain: norms by SVD, one dispatch a step, compiled anew in every epoch, as where lam is a constant of the program. The
+images are noise: what they show does not change the time.
+"""
+
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from benchmarks.harness import Measure, Plan
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.problems import lipschitz
+from gradsurgery.lab.training import Training, shuffled
+
+
+def measure(plan: Plan) -> list[Measure]:
+    """The lines of the table."""
+    examples, batch = (512, 256) if plan.quick else (60_000, 256)
+    key = jax.random.key(0)
+    images, labels = jax.random.normal(key, (examples, 784)), jax.random.randint(key, (examples,), 0, 10)
+    data = {"train_images": images, "train_labels": labels, "test_images": images[:100], "test_labels": labels[:100]}
+    steps = examples // batch
+    task = Training(
+        init=lambda key: lipschitz.init(key, 784),
+        losses=(lipschitz.main, lipschitz.aux),
+        data=data,
+        batches=lambda seed, epoch: shuffled(examples, batch, seed, epoch),
+        optimiser=lambda lam: optax.adam(3e-4),
+        evaluate=lambda params, extra, data: {"weights": sum(jnp.sum(leaf) for leaf in jax.tree.leaves(params))},
+        calls=10,
+        steps=steps,
+    )
+    run = specs(lipschitz.problem, "laptop", methods=["bloop"], lams=[0.1], seeds=[0])[0]
+    state, _ = task.start(run)
+    state, _ = task.advance(run, state, 0)
+    compiled, anew = [], []
+    for epoch in range(1 if plan.quick else 3):
+        began = time.perf_counter()
+        state, _ = task.advance(run, state, epoch)
+        ours = time.perf_counter() - began
+        compiling, stepping = plain_epoch(data, shuffled(examples, batch, 0, epoch))
+        compiled.append(stepping / ours)
+        anew.append((compiling + stepping) / ours)
+    return [
+        Measure("an epoch of lipschitz the plain way / ours", anew, "times", at_least=8),
+        Measure("the same, the plain way compiled beforehand", compiled, "times"),
+    ]
+
+
+def plain_epoch(data: dict[str, jax.Array], batches: Any) -> tuple[float, float]:
+    """Seconds to compile, and seconds to train, for one epoch from the start."""
+    tx = optax.chain(gsj.surgery(gs.bloop(lam=0.1)), optax.adam(3e-4))
+
+    def aux(params: Any) -> jax.Array:
+        return sum((jnp.log(jnp.linalg.norm(layer["weight"], 2)) for layer in params), jnp.zeros(()))
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def step(params: Any, state: Any, images: jax.Array, labels: jax.Array) -> Any:
+        main = jax.grad(lipschitz.cross_entropy)(params, images, labels)
+        updates, state = tx.update(main, state, params, aux=jax.grad(aux)(params))
+        return optax.apply_updates(params, updates), state
+
+    params, _ = lipschitz.init(jax.random.key(0), 784)
+    state = tx.init(params)
+    images, labels = data["train_images"], data["train_labels"]
+    began = time.perf_counter()
+    compiled = step.lower(params, state, images[batches[0]], labels[batches[0]]).compile()
+    middle = time.perf_counter()
+    for batch in batches:
+        params, state = compiled(params, state, images[batch], labels[batch])
+    jax.block_until_ready(params)
+    return middle - began, time.perf_counter() - middle

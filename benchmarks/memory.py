@@ -1,0 +1,49 @@
+"""The peak of a PyTorch step's memory beyond what training on the sum of the losses takes."""
+
+from collections.abc import Callable
+from itertools import accumulate
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+from benchmarks.harness import Measure, Plan
+
+
+def measure(plan: Plan) -> list[Measure]:
+    """The lines of the table."""
+    width = 64 if plan.quick else 1024
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(6)))
+    whole = sum(one.numel() * one.element_size() for one in model.parameters())
+    inputs = torch.randn(2, 8, width)
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.1))
+
+    def losses() -> list[torch.Tensor]:
+        return [model(one).square().mean() for one in inputs]
+
+    def plain() -> None:
+        main, aux = losses()
+        (main + 0.1 * aux).backward()
+
+    def bloop() -> None:
+        surgery.backward(*losses())
+        surgery.apply()
+
+    peaks = {}
+    for name, step in (("plain", plain), ("bloop", bloop)):
+        for _ in range(2):  # the average is made in the first step
+            model.zero_grad()
+            peaks[name] = peak(step)
+    held = sum(one.numel() * one.element_size() for level in surgery._averages for one in level if one is not None)
+    extra = (peaks["bloop"] - peaks["plain"] + held) / whole
+    note = "in multiples of the parameters: the auxiliary gradient and the average"
+    return [Measure("torch: peak memory beyond the summed loss", [extra], "parameters", at_most=2.05, note=note)]
+
+
+def peak(step: Callable[[], None]) -> int:
+    """The most bytes that were allocated at once while it ran."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        step()
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
