@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,7 +66,7 @@ class Surgery:
         self._averages: list[list[Tensor | None]] = [[None] * len(dtypes) for _ in range(method.averages)]
         self._mass = self._scalar(0.0)
         self._memory = tuple(self._scalar(0.0) for _ in method.memory)
-        self._diagnostics: dict[str, Tensor] = {}
+        self._diagnostics: Mapping[str, Any] = {}
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; called again before ``apply``, add to it (divide each loss accordingly).
@@ -100,8 +101,8 @@ class Surgery:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
         names = basis(self.method, aux_count)
         gradients = names[: 1 + aux_count]
-        scale = self._scalar(1.0) if scaler is None else scaler.scale(self._scalar(1.0))
-        unit = {name: scale if name in gradients else self._scalar(1.0) for name in names}
+        scale = 1.0 if scaler is None else _number(scaler.scale(self._scalar(1.0)))
+        unit = {name: scale if name in gradients else 1.0 for name in names}
         blocks, directions = self._blocks()
 
         groups = self._wrapping.replicas if self._wrapping else []
@@ -111,24 +112,25 @@ class Surgery:
         pairs = list(dict.fromkeys([*self._asked[aux_count], *squares]))
         passes = self._passes(blocks)
         scaled = self._products(passes, names, pairs)
-        products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
         alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
-        step = plan(
-            self.method,
-            aux_count,
-            dot=lambda a, b: products[a, b],
-            steps=self._steps,
-            mass=self._scalar(self._mass),
-            memory=tuple(map(self._scalar, self._memory)),
-            measure=self._measure,
-        )
+        with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
+            products = {(a, b): _number(product) / unit[a] / unit[b] for (a, b), product in scaled.items()}
+            step = plan(
+                self.method,
+                aux_count,
+                dot=lambda a, b: products[a, b],
+                steps=self._steps,
+                mass=_number(self._mass),
+                memory=tuple(map(_number, self._memory)),
+                measure=self._measure,
+            )
+            weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in names]
 
         sound = alike & (self._scalar(step.sound) > 0)
-        weights = torch.stack([self._scalar(step.weights.get(name, 0.0)) * (scale / unit[name]) for name in names])
-        weights = torch.where(alike, weights, torch.nan)
         rho = torch.where(sound, self._scalar(0.0 if step.rho is None else step.rho), 0.0)
+        told = torch.where(alike, torch.stack([self._scalar(weight) for weight in weights]), torch.nan)
         for some in passes.values():
-            some.finish(weights, rho, None if scaler is None else scale)
+            some.finish(told, rho, None if scaler is None else self._scalar(scale))
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()
@@ -137,12 +139,11 @@ class Surgery:
     def _remember(self, step: Plan, sound: Tensor) -> None:
         """Move the scalars; the averages have moved in place."""
         self._steps += 1
-        self._mass = torch.where(sound, self._scalar(step.mass), self._scalar(self._mass))
+        self._mass = torch.where(sound, self._scalar(step.mass), self._mass)
         self._memory = tuple(
-            torch.where(sound, self._scalar(new), self._scalar(old))
-            for new, old in zip(step.memory, self._memory, strict=True)
+            torch.where(sound, self._scalar(new), old) for new, old in zip(step.memory, self._memory, strict=True)
         )
-        self._diagnostics = {name: self._scalar(number) for name, number in step.diagnostics.items()}
+        self._diagnostics = step.diagnostics
 
     def _blocks(self) -> tuple[list[tuple[Block, Shards | None]], list[Tensor | None]]:
         """The vectors of each parameter that has any, and for each parameter the tensor that becomes its direction."""
@@ -217,7 +218,7 @@ class Surgery:
 
         What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
         """
-        return self._diagnostics
+        return {name: self._scalar(number) for name, number in self._diagnostics.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on: averages, counts and scalars, in plain containers."""
@@ -269,3 +270,8 @@ class Surgery:
         for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
             if list(theirs) != ours:
                 raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
+
+
+def _number(tensor: Tensor) -> Any:
+    """A 0-d tensor as formulas take it: on a CPU numpy's number, with which they are quicker, else as it is."""
+    return tensor.numpy()[()] if tensor.device.type == "cpu" else tensor
