@@ -30,7 +30,7 @@ def main() -> None:
     plan = Plan(options.quick)
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     console = Console()
-    table = Table("measure", "median", "from … to", "of", "should be", "", box=None)
+    table = Table("measure", "median", "from … to", "in", "should be", "", box=None)
     lines: dict[str, list[Measure]] = {}
     for benchmark in BENCHMARKS:
         name = benchmark.__name__.rpartition(".")[2]

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Measure
 
+COLOUR = "#d55e00"
+
 
 def draw(lines: dict[str, list[Measure]], path: Path) -> None:
     """Three panels; bars from the least to the greatest ratio seen."""
@@ -16,7 +18,7 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
         sizes = [line for line in lines["scaling"] if line.name.endswith("parameters")]
         deep = [line for line in lines["scaling"] if line.name.endswith("levels")]
         _curve(parameters, [float(line.name.split()[1]) for line in sizes], sizes)
-        parameters.set(xscale="log", xlabel="parameters", ylabel="time / floor of memory traffic")
+        parameters.set(xscale="log", yscale="log", xlabel="parameters", ylabel="time / its memory traffic")
         _curve(levels, [float(line.name.split()[1]) for line in deep], deep)
         levels.set(xlabel="levels of bloop")
         shown = [line for line in lines["apply_torch"] if line.unit == "times"]
@@ -25,14 +27,11 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
         bars = rivals.barh(names, values, color=[COLOUR, *["#b0b0b0"] * len(shown)])
         rivals.bar_label(bars, fmt="%.1f", padding=3)
         rivals.invert_yaxis()
-        rivals.set(xlabel="time of one step at 25.6 million parameters, ours = 1")
+        rivals.set(xlabel="time of a step, ours = 1")
+        levels.set_ylim(bottom=0)
         for panel in (parameters, levels):
-            panel.set_ylim(bottom=0)
             panel.grid(alpha=0.3)
         figure.savefig(path, dpi=150)
-
-
-COLOUR = "#d55e00"
 
 
 def _curve(panel: object, x: list[float], lines: list[Measure]) -> None:

@@ -64,9 +64,11 @@ class Joined(Block):
 
     def hand_back(self) -> None:
         """Copy what was written to where it belongs."""
+        sizes = [part.size for part in self.parts]
         for index, vector in enumerate(self.written):
             places = [part.written[index] for part in self.parts]
-            torch._foreach_copy_(places, torch._C._nn.unflatten_dense_tensors(vector, places))
+            copies = zip(torch.split(vector, sizes), places, strict=True)
+            torch._foreach_copy_(places, [copy.view(place.shape) for copy, place in copies])
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
@@ -95,6 +97,6 @@ def flat(block: Block) -> Block:
 
 def _join(blocks: Sequence[Block]) -> Joined:
     rows = zip(*(block.vectors for block in blocks), strict=True)
-    vectors = [torch._C._nn.flatten_dense_tensors(list(row)) for row in rows]
+    vectors = [torch.cat([tensor.reshape(-1) for tensor in row]) for row in rows]
     count = len(blocks[0].gradients)
     return Joined(vectors[:count], vectors[count:], blocks)
