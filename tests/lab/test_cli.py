@@ -1,5 +1,7 @@
 """The command line as people use it, and what it says of their mistakes."""
 
+from pathlib import Path
+
 import pytest
 
 from gradsurgery.lab.cli import main
@@ -36,6 +38,7 @@ def test_a_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     assert "hypervolume" in out
     page = lines[-1].removeprefix("report: ")
     assert page == str(tmp_path / "report" / "lipschitz-demo" / "report.html")
+    assert "<dt>Main</dt><dd>cross-entropy</dd>" in Path(page).read_text("utf-8")
     code, out, _ = called(capsys, "report", "lipschitz", "--folder", str(tmp_path))
     assert (code, out.splitlines()[-1]) == (0, f"report: {page}")
     code, out, _ = called(capsys, "export", "lipschitz", str(tmp_path / "runs.csv"), "--folder", str(tmp_path))

@@ -35,7 +35,7 @@ def test_a_logarithmic_range_has_no_zero():
 def test_the_grid_of_a_scale():
     runs = specs(problem("lipschitz"), "demo")
     assert len(runs) == 4 * 9 * 3
-    assert {run.rho for run in runs if run.method == "bloop"} == {0.1}
+    assert {run.rho for run in runs if run.method == "bloop"} == {0.03}
     assert {run.rho for run in runs if run.method != "bloop"} == {None}
     assert len({run.key for run in runs}) == len(runs)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.arguments import auxiliary, refuse_multi_steps
-from gradsurgery.jax.tree import Tree, combination, inner, moved, scalar_type, settled, wide
+from gradsurgery.jax.tree import Tree, formed, inner, moved, scalar_type, settled, wide
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
 
@@ -96,7 +96,8 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
-        return combination(dict(zip(names, weights, strict=True)), trees), SurgeryState(
+        direction, rho = formed(dict(zip(names, weights, strict=True)), rho, trees)
+        return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
             averages=tuple(
                 moved(average, gradient, rho) for average, gradient in zip(state.averages, gradients, strict=False)

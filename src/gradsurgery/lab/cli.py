@@ -215,7 +215,8 @@ def _reported(options: argparse.Namespace, console: Console, records: list[RunRe
         console.print(table)
     folder = options.folder / "report" / f"{options.problem}-{options.scale}"
     title = f"{options.problem}, {options.scale}"
-    page = write_report(records, folder, title, draw=problem(options.problem).draw)
+    one = problem(options.problem)
+    page = write_report(records, folder, title, draw=one.draw, about={"Main": one.main, "Aux": one.aux})
     console.print(f"report: {page}", highlight=False, soft_wrap=True)
 
 

@@ -23,7 +23,13 @@ from gradsurgery.lab.style import Look, number
 from gradsurgery.lab.table import html_table, swatch
 
 
-def write_report(records: Iterable[RunRecord], folder: Path, title: str, draw: Drawing | None = None) -> Path:
+def write_report(
+    records: Iterable[RunRecord],
+    folder: Path,
+    title: str,
+    draw: Drawing | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Path:
     """Writes ``report.html`` and ``figures/*.png`` and ``*.pdf`` into the folder, and returns the page's path.
 
     Args:
@@ -31,6 +37,7 @@ def write_report(records: Iterable[RunRecord], folder: Path, title: str, draw: D
         folder: made if it is not there; a report in it is written over.
         title: the page's heading.
         draw: adds figures of the problem's own, by file name.
+        about: what else to say at the top, by name: for example what the losses are.
     """
     records = list(records)
     if not records:
@@ -42,7 +49,7 @@ def write_report(records: Iterable[RunRecord], folder: Path, title: str, draw: D
     resources = files("gradsurgery.lab")
     page = Template(resources.joinpath("report.html").read_text("utf-8")).substitute(
         title=escape(title),
-        facts=_facts(records, groups),
+        facts=_facts(records, groups, about or {}),
         finding=_finding(records, groups, shown) + _warning(records),
         methods="".join(_toggle(group.look) for group in groups),
         splits="".join(f'<button type="button" data-split="{split}">{split}</button>' for split in shown),
@@ -61,7 +68,7 @@ def write_report(records: Iterable[RunRecord], folder: Path, title: str, draw: D
     return path
 
 
-def _facts(records: Sequence[RunRecord], groups: Sequence[Series]) -> str:
+def _facts(records: Sequence[RunRecord], groups: Sequence[Series], about: Mapping[str, str]) -> str:
     """What was run, at a glance."""
     specs = [record.spec for record in records]
     facts = {
@@ -71,8 +78,9 @@ def _facts(records: Sequence[RunRecord], groups: Sequence[Series]) -> str:
         "Seeds": f"{len({spec.seed for spec in specs})}",
         "λ": _few({spec.lam for spec in specs}),
         "ρ": _few({spec.rho for spec in specs}),
+        **about,
     }
-    return "".join(f"<div><dt>{name}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)
 
 
 def _asides(groups: Sequence[Series]) -> list[str]:

@@ -85,12 +85,13 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
 def flat(block: Block) -> Block:
     """The block as 1-d tensors that share its memory; a gradient that lies otherwise than the last is copied."""
     last = block.gradients[-1]
-    stride, contiguous = last.stride(), last.is_contiguous()
-    order = sorted(range(last.dim()), key=last.stride, reverse=True)
+    stride = last.stride()
+    # from the longest stride to the shortest, the elements lie side by side
+    order = None if last.is_contiguous() else sorted(range(last.dim()), key=stride.__getitem__, reverse=True)
 
     def flattened(tensor: Tensor) -> Tensor:
         aligned = tensor if tensor.stride() == stride else torch.empty_like(last).copy_(tensor)
-        return aligned.view(-1) if contiguous else aligned.permute(order).view(-1)
+        return (aligned if order is None else aligned.permute(order)).view(-1)
 
     return Block([flattened(one) for one in block.gradients], [flattened(one) for one in block.averages])
 
