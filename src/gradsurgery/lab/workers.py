@@ -62,7 +62,7 @@ def sweep_together(
             watcher.done(unseen.pop(key), record.final, trained=False)
     for call, run, *rest in _calls(train, missing, store.path, workers):
         if call == "done":
-            unseen.pop(run.key)
+            unseen.pop(run.key, None)
         getattr(watcher, call)(run, *rest)
     records = [record for record in (store.get(run.key) for run in runs) if record is not None]
     for record in records:
@@ -85,7 +85,7 @@ def _calls(train: Train, runs: Sequence[RunSpec], path: Path, workers: int) -> I
             ends[end].start()
             other.close()
         while ends:
-            for end in [end for end in ends if end in wait(list(ends))]:
+            for end in ends.keys() & wait(list(ends)):
                 try:
                     said = end.recv()
                 except EOFError:

@@ -57,9 +57,9 @@ class Passes:
         if self._kernels:
             for group in reversed(self._groups):
                 self._kernels.finish(group, count, weights, rho, rho.new_ones(()) if scale is None else 1 / scale)
-        moving = rho.device.type != "cpu" or bool(rho > 0)  # there is nothing to wait for on a CPU
         for block in reversed(self._eager):
             here = [one.to(block.device, wide(block.gradients[0].dtype)) for one in (weights, rho)]
+            moving = block.device.type != "cpu" or bool(here[1] > 0)  # there is nothing to wait for on a CPU
             for piece in block.pieces():
                 _finish(piece, here[0].unbind(), here[1], scale, moving)
         for block in self._blocks:
