@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Measure
@@ -34,9 +35,9 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
         figure.savefig(path, dpi=150)
 
 
-def _curve(panel: object, x: list[float], lines: list[Measure]) -> None:
+def _curve(panel: Axes, x: list[float], lines: list[Measure]) -> None:
     middle = [line.median for line in lines]
     below = [line.median - min(line.ratios) for line in lines]
     above = [max(line.ratios) - line.median for line in lines]
-    panel.errorbar(x, middle, yerr=[below, above], color=COLOUR, marker="o", capsize=3)  # type: ignore[attr-defined]
-    panel.axhline(1, color="#808080", linestyle=":")  # type: ignore[attr-defined]
+    panel.errorbar(x, middle, yerr=[below, above], color=COLOUR, marker="o", capsize=3)
+    panel.axhline(1, color="#808080", linestyle=":")

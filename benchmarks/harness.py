@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def repetitions(self) -> int:
-        """Of what takes less than a second; a third of it for what takes longer."""
+        """For what takes less than a second; benchmarks that take longer do fewer."""
         return 1 if self.quick else 21
 
     def shapes(self) -> list[tuple[int, ...]]:

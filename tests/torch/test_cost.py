@@ -8,6 +8,8 @@ from torch.nn import Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
+from gradsurgery.torch import blocks, passes
+from gradsurgery.torch import surgery as surgery_module
 from gradsurgery.torch.blocks import PIECE
 
 
@@ -82,6 +84,33 @@ def test_a_whole_step_never_waits_for_the_device(method, measure):
             optimiser.step()
             optimiser.zero_grad()
         assert surgery.diagnostics()
+
+
+@pytest.mark.parametrize("method", [gs.bloop(lam=(0.5, 0.1), rho=0.1), gs.bloop(lam=0.5), gs.gradvac(), gs.mgda()])
+def test_what_runs_on_an_accelerator_gives_the_same(method, monkeypatch):
+    """There formulas run on tensors and nothing branches; here the CPU is taken for one. The third step is unsound."""
+    found = []
+    for accelerator in (False, True):
+        if accelerator:
+            for module in (blocks, passes, surgery_module):
+                monkeypatch.setattr(module, "apart", lambda device: True)
+        torch.manual_seed(0)
+        parameters = [Parameter(torch.randn(300, 200)), Parameter(torch.randn(7))]
+        surgery = gst.Surgery(parameters, method, measure=True)
+        for step in range(5):
+            noise = [[torch.randn_like(one) for one in parameters] for _ in range(1 + (method.aux_count or 1))]
+            noise[0][0] *= torch.nan if step == 2 else 1
+            losses = [sum((n * one).sum() for n, one in zip(some, parameters, strict=True)) for some in noise]
+            surgery.backward(*losses)
+            surgery.apply()
+            found.append([*(one.grad.clone() for one in parameters), *surgery.diagnostics().values()])
+            for one in parameters:
+                one.grad = None
+        found[-1] += [average for level in surgery._averages for average in level]
+    for here, there in zip(found[:5], found[5:], strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert all(one.isnan().all() for one in found[2][:2])
+    assert all(one.isfinite().all() for one in found[4])
 
 
 def test_compiled_passes_give_the_eager_result_and_compile_once():

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradsurgery.torch.layout import by_stride
+from gradsurgery.torch.number import apart
+
 PIECE = 1 << 19
 """Elements of a piece: on a CPU, what its cache holds, to be read from memory once for all that is done with it. (A dot
 of many more would lose digits, too.)"""
@@ -48,7 +51,7 @@ class Block:
 
     def pieces(self) -> "Iterator[Block]":
         """Parts that share the block's memory on a CPU, else the block itself."""
-        if self.device.type != "cpu" or self.size <= PIECE:
+        if apart(self.device) or self.size <= PIECE:
             yield self
             return
         count = len(self.gradients)
@@ -86,8 +89,7 @@ def flat(block: Block) -> Block:
     """The block as 1-d tensors that share its memory; a gradient that lies otherwise than the last is copied."""
     last = block.gradients[-1]
     stride = last.stride()
-    # from the longest stride to the shortest, the elements lie side by side
-    order = None if last.is_contiguous() else sorted(range(last.dim()), key=stride.__getitem__, reverse=True)
+    order = None if last.is_contiguous() else by_stride(last)
 
     def flattened(tensor: Tensor) -> Tensor:
         aligned = tensor if tensor.stride() == stride else torch.empty_like(last).copy_(tensor)

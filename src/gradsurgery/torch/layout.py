@@ -53,9 +53,9 @@ def unshared(tensor: Tensor) -> Tensor:
 
 def dense(tensor: Tensor) -> Tensor:
     """The tensor itself if its elements lie side by side in memory, else a copy whose elements do."""
-    by_stride = _by_stride(local(tensor))
-    return tensor if local(tensor).permute(by_stride).is_contiguous() else tensor.contiguous()
+    return tensor if local(tensor).permute(by_stride(local(tensor))).is_contiguous() else tensor.contiguous()
 
 
-def _by_stride(tensor: Tensor) -> list[int]:
+def by_stride(tensor: Tensor) -> list[int]:
+    """The dimensions from the longest stride to the shortest: in this order the elements lie side by side."""
     return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)

@@ -1,4 +1,4 @@
-"""The type to compute in."""
+"""The type to compute in, and where numbers can be looked at."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,11 @@ Pairs = tuple[tuple[int, int], ...]
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The type to compute in: float32 at least."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def apart(device: torch.device) -> bool:
+    """Whether a device works by itself, so that to look at a number on it is to wait: all but the CPU."""
+    return device.type != "cpu"
 
 
 def widened(vectors: Sequence[Tensor]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradsurgery.torch.blocks import SMALL, Block, Joined, joined
 from gradsurgery.torch.kernels import Kernels, grouped
-from gradsurgery.torch.number import Pairs, wide, widened
+from gradsurgery.torch.number import Pairs, apart, wide, widened
 
 WIDTH, GOLDEN = 1 << 10, 0.6180339887
 """Of the vector without pattern: multiples of the golden ratio modulo 1, outer product of a row and a column."""
@@ -59,7 +59,7 @@ class Passes:
                 self._kernels.finish(group, count, weights, rho, rho.new_ones(()) if scale is None else 1 / scale)
         for block in reversed(self._eager):
             here = [one.to(block.device, wide(block.gradients[0].dtype)) for one in (weights, rho)]
-            moving = block.device.type != "cpu" or bool(here[1] > 0)  # there is nothing to wait for on a CPU
+            moving = apart(block.device) or bool(here[1] > 0)
             for piece in block.pieces():
                 _finish(piece, here[0].unbind(), here[1], scale, moving)
         for block in self._blocks:
@@ -75,7 +75,7 @@ def _finish(block: Block, weights: Sequence[Tensor], rho: Tensor, scale: Tensor 
             direction.addcmul_(vector, weight)
     for average, gradient in zip(averages, gradients, strict=False):
         unscaled = gradient if scale is None else gradient / scale.to(gradient.device)
-        if block.device.type != "cpu":
+        if apart(block.device):
             # where, not a product with rho: 0 times NaN is NaN
             average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
         elif moving:

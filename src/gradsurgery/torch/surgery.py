@@ -14,7 +14,7 @@ from gradsurgery.torch.gathering import Gathering
 from gradsurgery.torch.kernels import Kernels
 from gradsurgery.torch.layout import laid_like, parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.number import wide
+from gradsurgery.torch.number import apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, probes
 from gradsurgery.vector import Pair
@@ -120,8 +120,8 @@ class Surgery:
                 aux_count,
                 dot=lambda a, b: products[a, b],
                 steps=self._steps,
-                mass=_number(self._mass),
-                memory=tuple(map(_number, self._memory)),
+                mass=_number(self._scalar(self._mass)),
+                memory=tuple(_number(self._scalar(number)) for number in self._memory),
                 measure=self._measure,
             )
             weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in names]
@@ -139,9 +139,10 @@ class Surgery:
     def _remember(self, step: Plan, sound: Tensor) -> None:
         """Move the scalars; the averages have moved in place."""
         self._steps += 1
-        self._mass = torch.where(sound, self._scalar(step.mass), self._mass)
+        self._mass = torch.where(sound, self._scalar(step.mass), self._scalar(self._mass))
         self._memory = tuple(
-            torch.where(sound, self._scalar(new), old) for new, old in zip(step.memory, self._memory, strict=True)
+            torch.where(sound, self._scalar(new), self._scalar(old))
+            for new, old in zip(step.memory, self._memory, strict=True)
         )
         self._diagnostics = step.diagnostics
 
@@ -197,7 +198,7 @@ class Surgery:
         seen = torch.stack([self._scalar(probes(flat(one), index)) for index, (one, _) in enumerate(blocks)]).sum(0)
         same = agreed(torch.stack(squares), seen, groups)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
-        if self._steps == 0 or same.device.type == "cpu":
+        if self._steps == 0 or not apart(same.device):
             wrong = [name for name, one in zip(gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
@@ -274,4 +275,4 @@ class Surgery:
 
 def _number(tensor: Tensor) -> Any:
     """A 0-d tensor as formulas take it: on a CPU numpy's number, with which they are quicker, else as it is."""
-    return tensor.numpy()[()] if tensor.device.type == "cpu" else tensor
+    return tensor if apart(tensor.device) else tensor.numpy()[()]
