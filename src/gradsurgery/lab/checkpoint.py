@@ -34,12 +34,15 @@ class Checkpoint:
         """Calls and state of the newest checkpoint that can be read; None if there is none.
 
         Args:
-            like: a state of the same structure.
+            like: a state of the same structure, on the devices where this one shall be.
         """
-        shapes = jax.eval_shape(lambda: like)
-        for calls in reversed(self._saved()):
-            import orbax.checkpoint as ocp
+        saved = self._saved()
+        if not saved:
+            return None
+        import orbax.checkpoint as ocp
 
+        shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        for calls in reversed(saved):
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
                     return calls, checkpointer.restore(self._folder / str(calls), shapes)

@@ -1,7 +1,13 @@
-"""Data by name: a hub id, or a local folder with the same columns, by the same call."""
+"""Data by name: a hub id, or a local folder with the same columns, by the same call.
+
+``c4`` of ``allenai/c4:en`` is a folder's name, ``en`` a part of the dataset that the hub calls a configuration.
+"""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +15,9 @@ from gradsurgery.lab.errors import UserError
 
 VARIABLE = "GRADSURGERY_DATA"
 """Names a folder whose subfolders stand in for hub ids: ``mnist`` for ``ylecun/mnist``."""
+
+HELD_OUT = 2000
+"""Rows kept for evaluation, the first, of a dataset that has training data alone."""
 
 
 def load(hub_id: str, split: str, columns: Sequence[str], data_dir: Path | None = None) -> Any:
@@ -23,21 +32,91 @@ def load(hub_id: str, split: str, columns: Sequence[str], data_dir: Path | None 
     import datasets  # slow to import, and most commands need no data
 
     datasets.disable_progress_bars()
+    source, part = _source(hub_id, data_dir)
+    with _told(split, source):
+        found = datasets.load_dataset(source, part, split=split)
+    _check(source, columns, found.column_names)
+    return found.with_format("numpy")
+
+
+class Stream:
+    """One column of the training or of the held-out rows of a dataset, read row by row in their order.
+
+    Held out is the split ``test``, else ``validation``; else the first 2,000 rows, which training then leaves out.
+
+    Args:
+        hub_id: the dataset's name on the Hugging Face hub.
+        column: the column.
+        data_dir: a folder whose subfolders stand in for hub ids; by default what ``GRADSURGERY_DATA`` names.
+        held_out: whether to read the rows to evaluate on.
+        limit: read no more rows than this.
+    """
+
+    def __init__(
+        self,
+        hub_id: str,
+        column: str,
+        data_dir: Path | None = None,
+        *,
+        held_out: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        import datasets
+
+        source, part = _source(hub_id, data_dir)
+        with _told("held-out" if held_out else "training", source):
+            self._builder = datasets.load_dataset_builder(source, part)
+            splits = list(self._builder.info.splits or self._builder.config.data_files)
+        apart = next((split for split in ("test", "validation") if split in splits), None)
+        self._split = apart if held_out and apart else "train"
+        first = HELD_OUT if not held_out and apart is None else 0
+        most = HELD_OUT if held_out and apart is None else sys.maxsize
+        self._rows = first, first + min(most, sys.maxsize - first if limit is None else limit)
+        self._source, self._column = source, column
+
+    @property
+    def key(self) -> str:
+        """Differs where the rows may: another dataset, another version of it, other rows."""
+        return f"{self._builder.dataset_name}-{self._builder.hash}-{self._split}-{self._column}-{self._rows}"
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values; nothing is held in memory but a batch of rows."""
+        with _told(self._split, self._source):
+            batches = self._builder.as_streaming_dataset(split=self._split).iter(batch_size=1000)
+            yield from islice(self._values(batches), *self._rows)
+
+    def _values(self, batches: Any) -> Iterator[Any]:
+        for batch in batches:
+            _check(self._source, [self._column], list(batch))
+            yield from batch[self._column]
+
+
+def _source(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
+    """What ``datasets`` is to load: a folder, or a hub id and the part of it."""
+    name, _, part = hub_id.partition(":")
     folder = data_dir or (Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None)
-    source = hub_id
-    if folder is not None:
-        local = folder / hub_id.rpartition("/")[2]
-        if not local.is_dir():
-            raise UserError(f"the data folder {folder} has no subfolder {local.name}, which stands for {hub_id}")
-        source = str(local)
+    if folder is None:
+        return name, part or None
+    local = folder / name.rpartition("/")[2]
+    if not local.is_dir():
+        raise UserError(f"the data folder {folder} has no subfolder {local.name}, which stands for {name}")
+    return str(local), None
+
+
+def _check(source: str, columns: Sequence[str], found: Sequence[str]) -> None:
+    if any(column not in found for column in columns):
+        raise UserError(f"{source} needs the columns {', '.join(columns)}, but has {', '.join(found)}")
+
+
+@contextmanager
+def _told(what: str, source: str) -> Iterator[None]:
+    """Whatever goes wrong while data is read, in one sentence."""
     try:
-        found = datasets.load_dataset(source, split=split)
+        yield
+    except UserError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"could not load {split} of {source} ({reason}); a local copy can stand in: --data-dir, or {VARIABLE}"
+            f"could not load {what} of {source} ({reason}); a local copy can stand in: --data-dir, or {VARIABLE}"
         ) from error
-    missing = [column for column in columns if column not in found.column_names]
-    if missing:
-        raise UserError(f"{source} needs the columns {', '.join(columns)}, but has {', '.join(found.column_names)}")
-    return found.with_format("numpy")

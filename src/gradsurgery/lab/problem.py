@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
+from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Sample, Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Task(Protocol):
+@dataclass(frozen=True)
+class Conclusion:
+    """What a run ends with, besides its last row."""
+
+    metrics: Metrics = field(default_factory=dict)
+    """Joins the last row."""
+    samples: tuple[Sample, ...] = ()
+    """For people to read."""
+
+
+class Task(ABC):
     """A problem made ready for its runs: data loaded, functions compiled once for all weights and seeds.
 
     A run is a state that advances by calls, each one call into XLA; between calls it can be saved and taken up again.
@@ -23,11 +34,17 @@ class Task(Protocol):
     calls: int
     """How many calls make a run."""
 
+    @abstractmethod
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
         """The state before the first call, a pytree of arrays, and what to record of it."""
 
+    @abstractmethod
     def advance(self, run: RunSpec, state: Any, call: int) -> tuple[Any, list[Metrics]]:
         """The state after this call, and the rows recorded along its way."""
+
+    def conclude(self, state: Any) -> Conclusion:
+        """What is only worth its time at the end of a run."""
+        return Conclusion()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,15 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """What a trained model makes of something held out, for people to read."""
+
+    source: str
+    reference: str
+    output: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A run as the store has it."""
 
@@ -41,10 +50,15 @@ class RunRecord:
     status: str
     """``running`` (also if whoever ran it is gone), ``done`` or ``failed``."""
     info: Mapping[str, Setting]
-    """Versions, commit, times: what the numbers should not depend on."""
+    """Versions, commit, times: what the numbers should not depend on; and samples, as JSON."""
     metrics: tuple[Metrics, ...]
     """A row for each recorded step, by step: ``step``, and main and aux on train and test data as ``main_train``,
     ``aux_train``, ``main_test``, ``aux_test``; what else a problem measures; diagnostics as ``surgery/...``."""
+
+    @property
+    def samples(self) -> list[Sample]:
+        """What the model made of examples at the end of the run, if its problem has any."""
+        return [Sample(**sample) for sample in json.loads(str(self.info.get("samples", "[]")))]
 
     @property
     def final(self) -> Metrics:

@@ -1,10 +1,12 @@
 """Sweeps: the runs of a grid, each trained once, however often a sweep is started, killed, or run beside another."""
 
 import functools
+import json
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
@@ -106,13 +108,16 @@ def train(
                 saved = clock()
             state, rows = task.advance(run, state, calls)
             calls += 1
+        end = task.conclude(state)
+        final = {**rows[-1], **end.metrics}
+        store.log(run.key, final)
     except Exception as error:
         with suppress(StoreError):  # if it is the store that fails, the run stays as it is there
             store.fail(run.key, f"{type(error).__name__}: {error}")
         raise
-    store.finish(run.key, seconds=clock() - started)
+    samples = {"samples": json.dumps([asdict(sample) for sample in end.samples])} if end.samples else {}
+    store.finish(run.key, seconds=clock() - started, **samples)
     checkpoint.clear()
-    final: Metrics = rows[-1]
     return final
 
 

@@ -9,7 +9,10 @@ import optax
 
 import gradsurgery as gs
 import gradsurgery.jax as gsj
-from gradsurgery.lab.record import Metrics, RunSpec
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.placement import Placement
+from gradsurgery.lab.problem import Conclusion, Task
+from gradsurgery.lab.record import Metrics, RunSpec, Setting
 
 Tree = Any
 Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
@@ -25,19 +28,22 @@ class TrainingState(NamedTuple):
     optimiser: Tree
 
 
-class Training:
+class Training(Task):
     """A task that follows the direction of a method with an optimiser.
 
     Args:
         init: ``key -> (params, extra)``.
         losses: main, then the auxiliary losses; each gets ``extra`` as the one before it left it.
         data: arrays that losses and evaluation read, kept on the device.
+        data_axis: the axis along which several devices share them; None for a copy on each.
         batches: ``(seed, call) -> batches`` for one call, with a first axis of ``steps`` (made on the host).
         optimiser: ``lam -> optax transformation``; lam may be traced.
         evaluate: ``(params, extra, data) -> metrics``.
         calls: calls in a run.
         steps: steps in a call.
         rows: rows recorded in a call; a divisor of ``steps``.
+        conclude: ``(params, extra) -> conclusion`` of a run, on the host.
+        sharded: whether the state is split over the devices, and not on each of them.
     """
 
     def __init__(
@@ -46,25 +52,31 @@ class Training:
         init: Callable[[jax.Array], tuple[Tree, Tree]],
         losses: Sequence[Loss],
         data: Tree,
+        data_axis: int | None = None,
         batches: Callable[[int, int], Tree],
         optimiser: Callable[[Any], optax.GradientTransformation],
         evaluate: Callable[[Tree, Tree, Tree], Mapping[str, jax.Array]],
         calls: int,
         steps: int,
         rows: int = 1,
+        conclude: Callable[[Tree, Tree], Conclusion] | None = None,
+        sharded: bool = False,
     ) -> None:
         assert steps % rows == 0, (steps, rows)
         self.calls, self.steps, self.rows = calls, steps, rows
         self._init, self._losses, self._batches = init, losses, batches
         self._optimiser, self._evaluate = optimiser, evaluate
-        self._data = jax.device_put(data)
+        self._conclude = conclude
+        self._place = Placement(jax.devices(), sharded=sharded)
+        self._data = self._place.batches(jax.device_put(data), data_axis)
         self._begin = jax.jit(self._begun)
         self._advances: dict[str, Any] = {}
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
         params, extra, row = self._begin(jax.random.key(run.seed), self._data)
-        state = TrainingState(params, extra, self._transformation(run.method, run.lam, run.rho).init(params))
+        optimiser = self._transformation(run.method, run.lam, run.rho).init(params)
+        state = self._place.state(TrainingState(params, extra, optimiser))
         return state, [_row(0, {**row, **_diagnostics(state)})]
 
     def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
@@ -75,6 +87,7 @@ class Training:
         batches = jax.tree.map(
             lambda leaf: leaf.reshape(self.rows, each, *leaf.shape[1:]), self._batches(run.seed, call)
         )
+        batches = self._place.batches(batches, axis=2)
         state, rows = self._advances[run.method](state, self._data, batches, run.lam, run.rho)
         rows = jax.tree.map(np.asarray, rows)
         done = call * self.steps
@@ -82,6 +95,10 @@ class Training:
             _row(done + (index + 1) * each, {name: values[index] for name, values in rows.items()})
             for index in range(self.rows)
         ]
+
+    def conclude(self, state: TrainingState) -> Conclusion:
+        """What is found out at the end of a run alone."""
+        return self._conclude(state.params, state.extra) if self._conclude else super().conclude(state)
 
     def _begun(self, key: jax.Array, data: Tree) -> tuple[Tree, Tree, Mapping[str, jax.Array]]:
         """Parameters, what the model carries along, and their first evaluation: the same for all methods."""
@@ -105,7 +122,8 @@ class Training:
                     gradients.append(gradient)
                 main, *aux = gradients
                 updates, optimiser = tx.update(main, state.optimiser, state.params, aux=tuple(aux))
-                return TrainingState(optax.apply_updates(state.params, updates), extra, optimiser), None
+                after = TrainingState(optax.apply_updates(state.params, updates), extra, optimiser)
+                return self._place.state(after), None
 
             def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
                 state, _ = jax.lax.scan(step, state, batches)
@@ -122,11 +140,13 @@ def method(name: str, lam: Any, rho: Any) -> gs.Method:
     return gs.METHODS[name](**{key: value for key, value in (("lam", lam), ("rho", rho)) if key in fields})
 
 
-def shuffled(examples: int, batch: int, seed: int, epoch: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The indices of an epoch's batches, (steps, batch); what does not fill a batch is left out."""
-    order = np.random.default_rng([seed, epoch]).permutation(examples)
-    steps = examples // batch
-    return order[: steps * batch].reshape(steps, batch).astype(np.int32)
+def parts(settings: Mapping[str, Setting]) -> tuple[int, int]:
+    """The calls of a run and the steps in each, from its ``steps`` and the ``rows`` to record of them."""
+    steps = int(settings["steps"])
+    calls = min(int(settings["rows"]), steps)
+    if calls < 1 or steps % calls:
+        raise UserError(f"steps are a multiple of rows, but got {steps} steps and {calls} rows")
+    return calls, steps // calls
 
 
 def _diagnostics(state: TrainingState) -> dict[str, jax.Array]:

@@ -2,9 +2,11 @@
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.problems import conditioning, lipschitz, noise
+from gradsurgery.lab.problems import conditioning, language, lipschitz, noise
 
-PROBLEMS: dict[str, Problem] = {module.problem.name: module.problem for module in (noise, conditioning, lipschitz)}
+PROBLEMS: dict[str, Problem] = {
+    module.problem.name: module.problem for module in (noise, conditioning, lipschitz, language)
+}
 """Name -> problem, in the order of the paper."""
 
 

@@ -16,10 +16,11 @@ import numpy as np
 import optax
 
 from gradsurgery.lab.data import load
+from gradsurgery.lab.order import shuffled
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.record import Setting
 from gradsurgery.lab.spectral import first_block, spectral_norm
-from gradsurgery.lab.training import Training, shuffled
+from gradsurgery.lab.training import Training
 
 Params = list[dict[str, jax.Array]]
 Data = dict[str, jax.Array]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.geometry import reject
-from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.problem import Problem, Scale, Task
 from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SIGMAS = tuple(float(10**exponent) for exponent in np.arange(-2, 2.01, 0.25))
 
 
-class Noise:
+class Noise(Task):
     """Not a training run: each call is one sigma, its row the distances of the expected direction to its two limits."""
 
     calls = len(SIGMAS)

@@ -1,0 +1,1 @@
+"""Networks in Flax NNX, one file each."""

@@ -1,0 +1,183 @@
+"""A language model of bytes on two corpora: one large and generic, one small, which the model can overfit.
+
+    main = next-byte loss on the large corpus,   aux = next-byte loss on the small one
+
+The paper's sizes: 12 layers of 8 heads, 256 wide, feed-forward layers of 1,024; 30 million documents of c4 and 20
+thousand of RCV-1, 128 windows of each in a step; Adam at 0.002, 300,000 steps; lam from 1e-4 to 10, and 0. It does not
+say how long a window is, nor whether the learning rate decays: we take 512 bytes, and keep it constant.
+
+RCV-1 is given out by NIST to those who ask, and is not on the hub: at the scale ``paper`` put it into the data folder
+as ``rcv1``, with a column ``text``. Any other dataset with such a column does as well: ``--set aux_data=...``.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gradsurgery.lab import python_text
+from gradsurgery.lab.corpus import Bytes, Corpus, packed, packed_on_disk
+from gradsurgery.lab.data import Stream
+from gradsurgery.lab.models.module import Functional
+from gradsurgery.lab.models.transformer import Decoder, Shape
+from gradsurgery.lab.order import drawn
+from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.record import Setting
+from gradsurgery.lab.training import Loss, Training, Tree, parts
+
+BYTES = 256
+
+BUILT_IN: dict[str, Callable[[bool], list[str]]] = {
+    "python-sources": python_text.sources,
+    "python-topics": python_text.topics,
+}
+"""Corpora that need no download: ``held out -> documents``."""
+
+
+def corpus(name: str, documents: int, length: int, data_dir: Path | None, *, held_out: bool) -> Corpus:
+    """A built-in corpus, or a dataset with a column ``text``.
+
+    Args:
+        name: a name in ``BUILT_IN``, or a hub id.
+        documents: how many of its documents to take at most.
+        length: of a window.
+        data_dir: a folder that stands in for the hub.
+        held_out: whether to take what is kept for evaluation.
+    """
+    if name in BUILT_IN:
+        return Corpus(packed(BUILT_IN[name](held_out)[:documents]), length)
+    return Corpus(packed_on_disk(Stream(name, "text", data_dir, held_out=held_out, limit=documents)), length)
+
+
+def next_byte(model: Decoder, windows: jax.Array) -> jax.Array:
+    """The mean loss over the bytes of these windows, in nats."""
+    windows = windows.astype(int)
+    logits = model(windows[:, :-1])
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, windows[:, 1:]))
+
+
+def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
+    """The task at given settings."""
+    batch, length, evaluated = int(settings["batch"]), int(settings["length"]), int(settings["evaluated"])
+    shape = Shape(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
+    network = Functional(lambda rngs: Decoder(shape, tokens=BYTES, length=length, rngs=rngs))
+    train, test = (
+        {
+            name: corpus(
+                str(settings[f"{name}_data"]), int(settings[f"{name}_documents"]), length, data_dir, held_out=held_out
+            )
+            for name in ("main", "aux")
+        }
+        for held_out in (False, True)
+    )
+    looked_at = {  # by batches of a step: no more than that must fit in memory at once
+        f"{name}_{split}": found[name].sample(evaluated * batch).reshape(evaluated, batch, length + 1)
+        for name in ("main", "aux")
+        for split, found in (("train", train), ("test", test))
+    }
+
+    def loss(name: str) -> Loss:
+        return lambda params, extra, data, batch: (next_byte(network(params, extra), batch[name]), extra)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        def mean(batches: jax.Array) -> jax.Array:
+            return jnp.mean(jax.lax.map(lambda batch: next_byte(network(params, extra), batch), batches))
+
+        return {name: mean(batches) for name, batches in data.items()}
+
+    calls, steps = parts(settings)
+
+    def batches(seed: int, call: int) -> dict[str, Bytes]:
+        return {
+            name: found[drawn(len(found), steps * batch, seed, call * steps * batch).reshape(steps, batch)]
+            for name, found in train.items()
+        }
+
+    return Training(
+        init=network.init,
+        losses=(loss("main"), loss("aux")),
+        data=looked_at,
+        data_axis=1,
+        batches=batches,
+        optimiser=lambda lam: optax.adam(float(settings["learning_rate"])),
+        evaluate=evaluate,
+        calls=calls,
+        steps=steps,
+        sharded=bool(settings["sharded"]),
+    )
+
+
+METHODS = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
+
+DEMO: dict[str, Setting] = {
+    "main_data": "python-sources",
+    "main_documents": 1000,
+    "aux_data": "python-topics",
+    "aux_documents": 10,
+    "layers": 1,
+    "heads": 4,
+    "width": 64,
+    "hidden": 256,
+    "length": 64,
+    "batch": 8,
+    "learning_rate": 2e-3,
+    "steps": 600,
+    "rows": 20,
+    "evaluated": 8,
+    "sharded": False,
+}
+LAPTOP: dict[str, Setting] = {
+    "main_data": "wikipedia",
+    "main_documents": 10_000,
+    "aux_data": "reuters",
+    "aux_documents": 200,
+    "layers": 2,
+    "heads": 4,
+    "width": 96,
+    "hidden": 384,
+    "length": 96,
+    "batch": 16,
+    "learning_rate": 2e-3,
+    "steps": 1200,
+    "rows": 24,
+    "evaluated": 8,
+    "sharded": False,
+}
+PAPER: dict[str, Setting] = {
+    "main_data": "allenai/c4:en",
+    "main_documents": 30_000_000,
+    "aux_data": "rcv1",
+    "aux_documents": 20_000,
+    "layers": 12,
+    "heads": 8,
+    "width": 256,
+    "hidden": 1024,
+    "length": 512,
+    "batch": 128,
+    "learning_rate": 2e-3,
+    "steps": 300_000,
+    "rows": 3000,
+    "evaluated": 16,
+    "sharded": False,
+}
+
+problem = Problem(
+    name="language",
+    title="a byte-level language model on two corpora (paper: c4 and RCV-1)",
+    main="next-byte loss on the large corpus",
+    aux="next-byte loss on the small corpus",
+    scales={
+        "demo": Scale(settings=DEMO, methods=METHODS, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
+        "laptop": Scale(settings=LAPTOP, methods=METHODS, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
+        "paper": Scale(
+            settings=PAPER,
+            methods=METHODS,
+            lams=(0.0, *(float(10**exponent) for exponent in np.linspace(-4, 1, 16))),
+            rhos=(0.01,),
+        ),
+    },
+    build=build,
+)
