@@ -2,27 +2,37 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
 
 def kept(key: str, write: Callable[[Path], None]) -> Path:
-    """The file of this key, written if it is not there yet; whoever else wants it meanwhile waits.
+    """The folder of this key, written if it is not there yet; whoever else wants it meanwhile waits.
 
     Args:
         key: differs whenever the contents do.
-        write: writes the file at a path; if that is interrupted, the next one begins anew.
+        write: writes files into an empty folder; if that is interrupted, the next one begins anew.
     """
     import datasets
 
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "gradsurgery"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / hashlib.sha256(key.encode()).hexdigest()[:24]
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            part = path.with_suffix(".part")
+    place = Path(datasets.config.HF_DATASETS_CACHE) / "gradsurgery"
+    folder = place / hashlib.sha256(key.encode()).hexdigest()[:24]
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
             write(part)
-            os.replace(part, path)
-    return path
+            os.replace(part, folder)
+    return folder
+
+
+def mapped(path: Path, kind: Any) -> Any:
+    """The numbers of a file, read from it where they are looked at: they may be more than fits in memory."""
+    return np.memmap(path, kind, mode="r") if path.stat().st_size else np.empty(0, kind)

@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 from gradsurgery.lab import pareto
 from gradsurgery.lab.charts import chart_data
 from gradsurgery.lab.figures import Drawing, save_figures
+from gradsurgery.lab.measures import html_measures, html_samples
 from gradsurgery.lab.record import RunRecord, Setting
 from gradsurgery.lab.series import Series, series, splits
 from gradsurgery.lab.style import Look, number
@@ -54,6 +55,8 @@ def write_report(
         methods="".join(_toggle(group.look) for group in groups),
         splits="".join(f'<button type="button" data-split="{split}">{split}</button>' for split in shown),
         table=html_table(records, groups, shown),
+        measures=html_measures(groups) if shown else "",
+        samples=html_samples(groups),
         settings=_settings(records),
         images=_images(figures),
         figures=_links(figures),
@@ -141,7 +144,8 @@ def _toggle(look: Look) -> str:
 def _settings(records: Sequence[RunRecord]) -> str:
     """Every setting with its value, or values; of the rest that is known of the runs, what they have in common."""
     settings = _gathered(record.spec.settings for record in records)
-    common = {name: values for name, values in _gathered(record.info for record in records).items() if len(values) == 1}
+    known = _gathered(record.info for record in records)
+    common = {name: values for name, values in known.items() if len(values) == 1 and name != "samples"}
     parts = []
     for heading, found in (("Settings", settings), ("Versions", common)):
         rows = "".join(

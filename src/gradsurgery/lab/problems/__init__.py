@@ -2,10 +2,10 @@
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.problems import conditioning, language, lipschitz, noise
+from gradsurgery.lab.problems import conditioning, ema, language, lipschitz, noise, translation
 
 PROBLEMS: dict[str, Problem] = {
-    module.problem.name: module.problem for module in (noise, conditioning, lipschitz, language)
+    module.problem.name: module.problem for module in (noise, conditioning, lipschitz, language, ema, translation)
 }
 """Name -> problem, in the order of the paper."""
 

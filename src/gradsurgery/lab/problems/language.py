@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.lab import python_text
-from gradsurgery.lab.corpus import Bytes, Corpus, packed, packed_on_disk
 from gradsurgery.lab.data import Stream
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Decoder, Shape
 from gradsurgery.lab.order import drawn
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.record import Setting
+from gradsurgery.lab.text import python_text
+from gradsurgery.lab.text.corpus import Bytes, Corpus, packed, packed_on_disk
 from gradsurgery.lab.training import Loss, Training, Tree, parts
 
 BYTES = 256

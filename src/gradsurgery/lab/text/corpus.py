@@ -14,7 +14,7 @@ import numpy as np
 
 from gradsurgery.lab.data import Stream
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.kept import kept
+from gradsurgery.lab.kept import kept, mapped
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -58,12 +58,11 @@ def packed(documents: Iterable[str]) -> Bytes:
 def packed_on_disk(documents: Stream) -> Bytes:
     """Documents as bytes, in a file that is made once and mapped: they may be more than fits in memory."""
 
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
+    def write(folder: Path) -> None:
+        with (folder / "bytes").open("wb") as file:
             file.writelines(_encoded(documents))
 
-    path = kept(f"bytes {documents.key}", write)
-    return np.memmap(path, np.uint8, mode="r") if path.stat().st_size else packed([])
+    return mapped(kept(f"bytes {documents.key}", write) / "bytes", np.uint8)
 
 
 def _encoded(documents: Iterable[str]) -> Iterator[bytes]:

@@ -1,0 +1,69 @@
+"""The role of the moving average: ``language`` at lam = 0.2, over the speed rho at which Bloop's average moves.
+
+With rho too small the average is outdated, and both losses suffer; with rho near 1 it is as noisy as the gradient of a
+batch, and the curves are those of mixed training.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.problems import language
+from gradsurgery.lab.record import RunRecord
+from gradsurgery.lab.series import Series, losses, series
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
+    """The paper's figure: both training losses over the steps, a curve for each rho and one for mixed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.75, 2.6), layout="constrained")
+    groups = series(records)
+    curves = {group.look: _curve(group) for group in groups}
+    for place, (panel, name) in enumerate(zip(figure.subplots(1, 2), ("main", "auxiliary"), strict=True)):
+        for look, curve in curves.items():
+            panel.plot(
+                curve[:, 0],
+                curve[:, 1 + place],
+                color=look.colour,
+                marker=look.marker,
+                markerfacecolor="white" if look.hollow else look.colour,
+                markersize=3,
+                markevery=max(len(curve) // 6, 1),
+                linewidth=1.1,
+                label=look.label,
+            )
+        panel.set(xlabel="step", ylabel=f"{name} loss, train", yscale="log")
+        # the first steps, the same for all, would take up most of the panel
+        late = np.concatenate([curve[len(curve) // 6 :, 1 + place] for curve in curves.values()])
+        if np.isfinite(late).all():
+            panel.set_ylim(late.min() / 1.01, late.max() * 1.01)
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
+    return {"curves": figure}
+
+
+def _curve(group: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Step, main and aux of each row, means over the seeds."""
+    rows = [[(row["step"], *losses(row, "train")) for row in record.metrics] for record in group.records]
+    return np.mean([run for run in rows if len(run) == max(map(len, rows))], axis=0)
+
+
+problem = Problem(
+    name="ema",
+    title="how fast Bloop's average should move (paper: section Role of the EMA)",
+    main=language.problem.main,
+    aux=language.problem.aux,
+    scales={
+        name: Scale(scale.settings, methods=("mixed", "bloop"), lams=(0.2,), rhos=(0.001, 0.01, 0.1, 0.9))
+        for name, scale in language.problem.scales.items()
+    },
+    build=language.build,
+    draw=draw,
+)
