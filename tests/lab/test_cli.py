@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gradsurgery.lab.cli import main
+from gradsurgery.lab.problems import PROBLEMS
 
 
 def called(capsys, *arguments):
@@ -19,8 +20,8 @@ SMALL = ("--set", "epochs=1", "--seeds", "0,1", "--lams", "0.01,1", "--methods",
 def test_list_shows_every_problem(capsys):
     code, out, _ = called(capsys, "list")
     assert code == 0
-    for name in ("noise", "conditioning", "lipschitz"):
-        assert name in out
+    for name, one in PROBLEMS.items():
+        assert f"{name}: {one.title}" in " ".join(out.split())
 
 
 def test_help_teaches_by_example(capsys):

@@ -126,13 +126,20 @@ def _store(options: argparse.Namespace) -> Store:
 
 
 def _list(options: argparse.Namespace, console: Console) -> None:
-    table = Table("problem", "scale", "methods", "λ", "seeds", "main / aux", box=None, title_justify="left")
     for one in PROBLEMS.values():
+        console.print(f"{one.name}: {one.title}", style="bold", highlight=False)
+        console.print(f"  main: {one.main}; aux: {one.aux}", highlight=False)
+        table = Table("scale", "methods", "λ", "ρ", "seeds", "runs", box=None, padding=(0, 2))
         for name, scale in one.scales.items():
-            lams = f"{min(scale.lams):.3g} … {max(scale.lams):.3g}" if len(scale.lams) > 1 else f"{scale.lams[0]:.3g}"
-            what = f"{one.main} / {one.aux}"
-            table.add_row(one.name, name, ", ".join(scale.methods), lams, str(len(scale.seeds)), what)
-    console.print(table)
+            grids = _span(scale.lams), _span(scale.rhos), str(len(scale.seeds)), str(len(specs(one, name)))
+            table.add_row(name, ", ".join(scale.methods), *grids)
+        console.print(table, "")
+
+
+def _span(values: Sequence[float]) -> str:
+    if len(values) > 4:
+        return f"{number(min(values))} … {number(max(values))}"
+    return ", ".join(map(number, values))
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:

@@ -15,9 +15,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.csv import write_csv
 from pyarrow.parquet import write_table
-from tensorboardX import RecordWriter
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.proto.summary_pb2 import Summary
 
 from gradsurgery.lab.record import RunRecord
 
@@ -51,6 +48,10 @@ def tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
 
     TensorBoard's scalars are float32. When a step was measured is not known, so its steps stand in for seconds.
     """
+    from tensorboardX import RecordWriter  # loads torch where there is one: seconds that other commands do not need
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+
     for record in records:
         spec = record.spec
         name = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"

@@ -9,6 +9,7 @@ import optax
 
 import gradsurgery as gs
 import gradsurgery.jax as gsj
+from gradsurgery.lab.ahead import Ahead
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.placement import Placement
 from gradsurgery.lab.problem import Conclusion, Task
@@ -64,7 +65,7 @@ class Training(Task):
     ) -> None:
         assert steps % rows == 0, (steps, rows)
         self.calls, self.steps, self.rows = calls, steps, rows
-        self._init, self._losses, self._batches = init, losses, batches
+        self._init, self._losses, self._batches = init, losses, Ahead(batches, calls)
         self._optimiser, self._evaluate = optimiser, evaluate
         self._conclude = conclude
         self._place = Placement(jax.devices(), sharded=sharded)

@@ -1,0 +1,77 @@
+"""Training on eight devices, with the state on each or in parts on all: the numbers are those of one device."""
+
+import jax
+import numpy as np
+import pytest
+
+from gradsurgery.lab.checkpoint import Checkpoint
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.placement import Placement
+from gradsurgery.lab.problems import problem
+
+DEVICES = jax.devices()
+SHORT = {"steps": "6", "rows": "2"}
+
+
+def trained(monkeypatch, name, method, devices, settings):
+    monkeypatch.setattr(jax, "devices", lambda: DEVICES[:devices])
+    one = problem(name)
+    (run,) = specs(one, "demo", methods=[method], lams=[0.3], rhos=[0.1], seeds=[0], settings=settings)
+    task = one.build(run.settings, None)
+    state, rows = task.start(run)
+    for call in range(task.calls):
+        state, more = task.advance(run, state, call)
+        rows += more
+    return state, rows
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "sharded"),
+    [
+        ("language", "bloop", "true"),
+        ("language", "bloop", "false"),
+        ("language", "pcgrad", "true"),
+        ("translation", "bloop", "true"),
+    ],
+)
+def test_eight_devices_train_as_one(monkeypatch, name, method, sharded):
+    settings = {**SHORT, "sharded": sharded}
+    _, expected = trained(monkeypatch, name, method, 1, settings)
+    state, found = trained(monkeypatch, name, method, 8, settings)
+    for row, other in zip(found, expected, strict=True):
+        assert row == pytest.approx(other, rel=1e-4, abs=1e-5)
+    held = [leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(state) if leaf.size >= 1024]
+    assert len(held) > 10
+    assert set(held) == ({1 / 8} if sharded == "true" else {1.0})
+
+
+def test_the_images_of_lipschitz_are_shared_out_by_batches(monkeypatch):
+    _, expected = trained(monkeypatch, "lipschitz", "bloop", 1, {"epochs": "2"})
+    _, found = trained(monkeypatch, "lipschitz", "bloop", 8, {"epochs": "2"})
+    for row, other in zip(found, expected, strict=True):
+        assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
+
+
+def test_arrays_are_split_along_the_longest_axis_that_fits():
+    place = Placement(DEVICES, sharded=True)
+    shapes = {(16, 64): (16, 8), (64, 16): (8, 16), (24, 7): (3, 7), (7, 9): (7, 9), (): ()}
+    for shape, part in shapes.items():
+        assert place.state(np.zeros(shape)).addressable_shards[0].data.shape == part
+
+
+def test_batches_are_split_where_the_devices_divide_them():
+    place = Placement(DEVICES)
+    for shape, part in {(3, 16, 5): (3, 2, 5), (3, 12, 5): (3, 12, 5), (3,): (3,)}.items():
+        assert place.batches(np.zeros(shape), axis=1).addressable_shards[0].data.shape == part
+    assert place.batches(np.zeros((8, 8)), axis=None).addressable_shards[0].data.shape == (8, 8)
+
+
+def test_a_checkpoint_comes_back_in_parts(tmp_path, monkeypatch):
+    state, _ = trained(monkeypatch, "language", "bloop", 8, {**SHORT, "sharded": "true"})
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.save(2, state)
+    calls, restored = checkpoint.restore(state)
+    assert calls == 2
+    for leaf, other in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True):
+        assert leaf.sharding == other.sharding
+        np.testing.assert_array_equal(leaf, other)
