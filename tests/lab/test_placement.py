@@ -10,7 +10,6 @@ from gradsurgery.lab.placement import Placement
 from gradsurgery.lab.problems import problem
 
 DEVICES = jax.devices()
-SHORT = {"steps": "6", "rows": "2"}
 
 
 def trained(monkeypatch, name, method, devices, settings):
@@ -25,19 +24,11 @@ def trained(monkeypatch, name, method, devices, settings):
     return state, rows
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "sharded"),
-    [
-        ("language", "bloop", "true"),
-        ("language", "bloop", "false"),
-        ("language", "pcgrad", "true"),
-        ("translation", "bloop", "true"),
-    ],
-)
-def test_eight_devices_train_as_one(monkeypatch, name, method, sharded):
-    settings = {**SHORT, "sharded": sharded}
-    _, expected = trained(monkeypatch, name, method, 1, settings)
-    state, found = trained(monkeypatch, name, method, 8, settings)
+@pytest.mark.parametrize(("name", "sharded"), [("language", "true"), ("language", "false"), ("translation", "true")])
+def test_eight_devices_train_as_one(monkeypatch, name, sharded):
+    settings = {"steps": "6", "rows": "2", "sharded": sharded} | ({"buckets": "1"} if name == "translation" else {})
+    _, expected = trained(monkeypatch, name, "bloop", 1, settings)
+    state, found = trained(monkeypatch, name, "bloop", 8, settings)
     for row, other in zip(found, expected, strict=True):
         assert row == pytest.approx(other, rel=1e-4, abs=1e-5)
     held = [leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(state) if leaf.size >= 1024]
@@ -66,8 +57,8 @@ def test_batches_are_split_where_the_devices_divide_them():
     assert place.batches(np.zeros((8, 8)), axis=None).addressable_shards[0].data.shape == (8, 8)
 
 
-def test_a_checkpoint_comes_back_in_parts(tmp_path, monkeypatch):
-    state, _ = trained(monkeypatch, "language", "bloop", 8, {**SHORT, "sharded": "true"})
+def test_a_checkpoint_comes_back_in_parts(tmp_path):
+    state = Placement(DEVICES, sharded=True).state({"w": np.arange(64.0).reshape(8, 8), "n": np.zeros((), int)})
     checkpoint = Checkpoint(tmp_path)
     checkpoint.save(2, state)
     calls, restored = checkpoint.restore(state)

@@ -4,8 +4,9 @@
 
 The paper's sizes: 6 + 6 layers of 16 heads, 1,024 wide, feed-forward layers of 4,096; 36 million pairs of Paracrawl and
 10 thousand of WMT's news tests of 2009 to 2019, 256 pairs of each in a step; WMT 2020 to evaluate; Adam at 2e-4 for
-500,000 steps; lam from 1e-4 to 10, and 0. It does not say how large the vocabulary is, nor how long a sentence may be:
-we take 32,000 and 128 tokens. Labels are not smoothed.
+500,000 steps; lam from 1e-4 to 10, and 0. It does not say how large the vocabulary is, nor how long a sentence may be,
+but that its code comes from Flax's example for WMT, so we take that one's 32,000 and 256 tokens. Labels are not
+smoothed.
 
 WMT's news tests are no dataset of the hub in one piece: at the scale ``paper`` put them into the data folder as
 ``wmt-news-en-de``, with a column ``translation`` of ``en`` and ``de``, and 2020 as its split ``test``.
@@ -204,7 +205,7 @@ problem = Problem(
                 "aux_data": "wmt-news-en-de",
                 "aux_pairs": 10_000,
                 "vocabulary": 32_000,
-                "length": 128,
+                "length": 256,
                 "buckets": 4,
                 "layers": 6,
                 "heads": 16,

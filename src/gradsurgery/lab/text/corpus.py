@@ -62,7 +62,7 @@ def packed_on_disk(documents: Stream) -> Bytes:
         with (folder / "bytes").open("wb") as file:
             file.writelines(_encoded(documents))
 
-    return mapped(kept(f"bytes {documents.key}", write) / "bytes", np.uint8)
+    return mapped(kept(f"UTF-8 {documents.key}", write) / "bytes", np.uint8)
 
 
 def _encoded(documents: Iterable[str]) -> Iterator[bytes]:
