@@ -34,4 +34,4 @@ class Functional(Generic[M]):
 
     def __call__(self, params: Tree, extra: Tree) -> M:
         """The module with these values."""
-        return nnx.merge(self._graph, params, extra)
+        return nnx.merge(self._graph, params, extra, copy=True)  # variables of its own, which it may change
