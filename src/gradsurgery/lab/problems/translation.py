@@ -24,6 +24,7 @@ import optax
 from tokenizers import Tokenizer
 
 from gradsurgery.lab.buckets import bucketed
+from gradsurgery.lab.evaluation import mean_losses
 from gradsurgery.lab.kept import kept
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Shape
@@ -91,11 +92,9 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
         return lambda params, extra, data, batch: (loss_of(params, extra, batch[name]), extra)
 
     def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
-        def mean(batches: Batch) -> jax.Array:
-            losses = jax.lax.map(lambda batch: loss_of(params, extra, batch), batches)
-            return jnp.average(losses, weights=jnp.sum(batches.target != PAD, axis=(1, 2)))
-
-        return {name: mean(batches) for name, batches in data.items()}
+        return mean_losses(
+            lambda batch: loss_of(params, extra, batch), data, lambda batch: jnp.sum(batch.target != PAD)
+        )
 
     @jax.jit
     def translate(params: Tree, extra: Tree, source: jax.Array) -> jax.Array:
@@ -179,23 +178,23 @@ problem = Problem(
                 "aux_data": "wmt-news-en-de",
                 "aux_pairs": 1000,
                 "vocabulary": 2000,
-                "length": 64,
-                "buckets": 4,
+                "length": 48,
+                "buckets": 2,
                 "layers": 2,
                 "heads": 4,
                 "width": 96,
                 "hidden": 384,
-                "batch": 32,
+                "batch": 16,
                 "learning_rate": 2e-3,
-                "steps": 1200,
-                "rows": 24,
-                "evaluated": 8,
+                "steps": 1500,
+                "rows": 25,
+                "evaluated": 16,
                 "translated": 256,
                 "bleu": "13a",
                 "sharded": False,
             },
             methods=_METHODS,
-            lams=(0.01, 0.1, 0.3, 1.0, 3.0),
+            lams=(0.1, 0.3, 1.0, 3.0, 10.0),
             rhos=(0.1,),
         ),
         "paper": Scale(
