@@ -1,5 +1,6 @@
 """The state of a run on disk, so that a long run that is killed goes on where it was."""
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import jax
 
 State = Any
+_LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
@@ -46,8 +48,11 @@ class Checkpoint:
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
                     return calls, checkpointer.restore(self._folder / str(calls), shapes)
-            except Exception:  # whatever is wrong with it, the run can be told again from the start
-                shutil.rmtree(self._folder / str(calls), ignore_errors=True)
+            except Exception as error:  # whatever is wrong with it, the run can be told again from the start
+                aside = self._folder / f"{calls}.unreadable"
+                shutil.rmtree(aside, ignore_errors=True)
+                (self._folder / str(calls)).rename(aside)
+                _LOG.warning("a checkpoint could not be read and was put aside as %s: %s", aside, error)
         return None
 
     def clear(self) -> None:

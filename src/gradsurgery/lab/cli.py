@@ -143,14 +143,12 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:
-    lams = None if options.lam is None else numbers(options.lam)
-    rhos = None if options.rho is None else numbers(options.rho)
     runs = specs(
         problem(options.problem),
         options.scale,
         methods=[options.method],
-        lams=lams if lams is None else lams[:1],
-        rhos=rhos,
+        lams=None if options.lam is None else numbers(options.lam),
+        rhos=None if options.rho is None else numbers(options.rho),
         seeds=_seeds(options.seed),
         settings=_settings(options.set),
     )
@@ -235,8 +233,8 @@ def _count(text: str) -> int:
 
 def _seeds(text: str) -> tuple[int, ...]:
     found = numbers(text)
-    if any(seed != int(seed) or seed < 0 for seed in found):
-        raise UserError(f"seeds are whole numbers from 0, but got {text}")
+    if not all(0 <= seed < 2**31 and seed == int(seed) for seed in found):
+        raise UserError(f"seeds are whole numbers from 0 to {2**31 - 1}, but got {text}")
     return tuple(int(seed) for seed in found)
 
 

@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -49,7 +48,8 @@ class Stream:
         column: the column.
         data_dir: a folder whose subfolders stand in for hub ids; by default what ``GRADSURGERY_DATA`` names.
         held_out: whether to read the rows to evaluate on.
-        limit: read no more rows than this.
+        limit: read no more rows than this, the first of them.
+        spread: read them from all over the dataset instead, at equal distances; this reads it twice.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Stream:
         *,
         held_out: bool = False,
         limit: int | None = None,
+        spread: bool = False,
     ) -> None:
         import datasets
 
@@ -69,33 +70,48 @@ class Stream:
             splits = list(self._builder.info.splits or self._builder.config.data_files)
         apart = next((split for split in ("test", "validation") if split in splits), None)
         self._split = apart if held_out and apart else "train"
-        first = HELD_OUT if not held_out and apart is None else 0
-        most = HELD_OUT if held_out and apart is None else sys.maxsize
-        self._rows = first, first + min(most, sys.maxsize - first if limit is None else limit)
-        self._source, self._column = source, column
+        self._first = HELD_OUT if not held_out and apart is None else 0
+        self._last = HELD_OUT if held_out and apart is None else None
+        self._source, self._column, self._limit, self._spread = source, column, limit, spread
 
     @property
     def key(self) -> str:
         """Differs where the rows may: another dataset, another version of it, other rows."""
-        return f"{self._builder.dataset_name}-{self._builder.hash}-{self._split}-{self._column}-{self._rows}"
+        sizes = [path.stat().st_size for path in sorted(Path(self._source).rglob("*")) if path.is_file()]
+        rows = self._split, self._column, self._first, self._last, self._limit, self._spread
+        return f"{self._builder.dataset_name} {self._builder.hash} {sizes} {rows}"
 
     def __iter__(self) -> Iterator[Any]:
         """The values; nothing is held in memory but a batch of rows."""
-        with _told(self._split, self._source):
-            batches = self._builder.as_streaming_dataset(split=self._split).iter(batch_size=1000)
-            yield from islice(self._values(batches), *self._rows)
+        if self._limit is None or not self._spread:
+            return islice(self._values(), self._limit)
+        total = sum(1 for _ in self._values())
+        wanted = {place * total // self._limit for place in range(self._limit)}
+        return (value for place, value in enumerate(self._values()) if place in wanted)
 
-    def _values(self, batches: Any) -> Iterator[Any]:
+    def _values(self) -> Iterator[Any]:
+        with _told(self._split, self._source):
+            rows = self._builder.as_streaming_dataset(split=self._split).iter(batch_size=1000)
+            yield from islice(self._checked(rows), self._first, self._last)
+
+    def _checked(self, batches: Any) -> Iterator[Any]:
+        place = 0
         for batch in batches:
             _check(self._source, [self._column], list(batch))
-            yield from batch[self._column]
+            for value in batch[self._column]:
+                if value is None:
+                    raise UserError(f"row {place} of {self._split} of {self._source} has no {self._column}")
+                yield value
+                place += 1
 
 
 def _source(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
     """What ``datasets`` is to load: a folder, or a hub id and the part of it."""
     name, _, part = hub_id.partition(":")
-    folder = data_dir or (Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None)
+    folder = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if folder is None:
+        if "/" not in name:
+            raise UserError(f"{name} is in no hub, but a folder: say where it lies with --data-dir or {VARIABLE}")
         return name, part or None
     local = folder / name.rpartition("/")[2]
     if not local.is_dir():

@@ -94,7 +94,13 @@ def _overrides(problem: Problem, defaults: Mapping[str, Setting], given: Mapping
             raise unknown(f"setting of {problem.name}", name, defaults)
         kind = type(defaults[name])
         try:
-            found[name] = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+            value = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
         except (ValueError, KeyError) as error:
             raise UserError(f"the setting {name} is a {kind.__name__}, but got {text!r}") from error
+        least = 0 if name in problem.may_be_zero else math.ulp(0)
+        if kind in (int, float) and not least <= float(value) < math.inf:
+            raise UserError(f"the setting {name} is a number above 0, but got {text}")
+        if value == "":
+            raise UserError(f"the setting {name} is a name, but got nothing")
+        found[name] = value
     return found

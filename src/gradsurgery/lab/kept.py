@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
+_VERSION = 1
+"""One more whenever what is written changes."""
+
 
 def kept(key: str, write: Callable[[Path], None]) -> Path:
     """The folder of this key, written if it is not there yet; whoever else wants it meanwhile waits.
@@ -21,7 +24,7 @@ def kept(key: str, write: Callable[[Path], None]) -> Path:
     import datasets
 
     place = Path(datasets.config.HF_DATASETS_CACHE) / "gradsurgery"
-    folder = place / hashlib.sha256(key.encode()).hexdigest()[:24]
+    folder = place / hashlib.sha256(f"{_VERSION} {key}".encode()).hexdigest()[:24]
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
@@ -29,6 +32,9 @@ def kept(key: str, write: Callable[[Path], None]) -> Path:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
             write(part)
+            for path in part.iterdir():
+                with path.open("rb") as file:  # a power cut must not leave a folder whose files are not whole
+                    os.fsync(file.fileno())
             os.replace(part, folder)
     return folder
 

@@ -72,6 +72,8 @@ class Problem:
     """Makes the task from settings and the folder that stands in for the hub."""
     draw: Callable[[Sequence[RunRecord]], dict[str, Figure]] | None = None
     """Figures of its own, by file name; None for the fronts alone."""
+    may_be_zero: frozenset[str] = frozenset()
+    """Those of its settings for which 0 has a meaning; all other numbers are above it."""
 
     def scale(self, name: str) -> Scale:
         """The scale of this name."""

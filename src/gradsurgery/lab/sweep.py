@@ -2,6 +2,7 @@
 
 import functools
 import json
+import platform
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -124,8 +125,14 @@ def train(
 @functools.cache
 def about() -> dict[str, Setting]:
     """What a run is made with, for the record: versions, commit, device."""
-    found: dict[str, Setting] = {name: version(name) for name in ("gradsurgery", "jax", "optax", "numpy")}
+    packages = ("gradsurgery", "jax", "optax", "flax", "numpy", "datasets", "tokenizers")
+    found: dict[str, Setting] = {name: version(name) for name in packages}
     commit = subprocess.run(
         ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
-    return {**found, "commit": commit.stdout.strip(), "device": jax.devices()[0].device_kind}
+    return {
+        **found,
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip(),
+        "device": jax.devices()[0].device_kind,
+    }

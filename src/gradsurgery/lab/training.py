@@ -71,13 +71,13 @@ class Training(Task):
         self._place = Placement(jax.devices(), sharded=sharded)
         self._data = self._place.batches(jax.device_put(data), data_axis)
         self._begin = jax.jit(self._begun)
+        self._first = jax.jit(self._optimiser_state, static_argnums=0)
         self._advances: dict[str, Any] = {}
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
         params, extra, row = self._begin(jax.random.key(run.seed), self._data)
-        optimiser = self._transformation(run.method, run.lam, run.rho).init(params)
-        state = self._place.state(TrainingState(params, extra, optimiser))
+        state = TrainingState(params, extra, self._first(run.method, params, run.lam, run.rho))
         return state, [_row(0, {**row, **_diagnostics(state)})]
 
     def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
@@ -103,8 +103,12 @@ class Training(Task):
 
     def _begun(self, key: jax.Array, data: Tree) -> tuple[Tree, Tree, Mapping[str, jax.Array]]:
         """Parameters, what the model carries along, and their first evaluation: the same for all methods."""
-        params, extra = self._init(key)
+        params, extra = self._place.state(self._init(key))
         return params, extra, self._evaluate(params, extra, data)
+
+    def _optimiser_state(self, name: str, params: Tree, lam: Any, rho: Any) -> Tree:
+        """Made within jit, so that no device has to hold the whole of a state that is split."""
+        return self._place.state(self._transformation(name, lam, rho).init(params))
 
     def _transformation(self, name: str, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
         surgery = gsj.surgery(method(name, lam, rho), measure=True)
@@ -143,10 +147,10 @@ def method(name: str, lam: Any, rho: Any) -> gs.Method:
 
 def parts(settings: Mapping[str, Setting]) -> tuple[int, int]:
     """The calls of a run and the steps in each, from its ``steps`` and the ``rows`` to record of them."""
-    steps = int(settings["steps"])
-    calls = min(int(settings["rows"]), steps)
-    if calls < 1 or steps % calls:
-        raise UserError(f"steps are a multiple of rows, but got {steps} steps and {calls} rows")
+    steps, rows = int(settings["steps"]), int(settings["rows"])
+    calls = min(rows, steps)
+    if steps % calls:
+        raise UserError(f"steps are a multiple of rows, but got {steps} steps and {rows} rows")
     return calls, steps // calls
 
 

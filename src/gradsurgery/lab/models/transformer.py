@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from gradsurgery.lab.errors import UserError
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -21,6 +23,12 @@ class Shape:
     """Of the residual stream."""
     hidden: int
     """Of the feed-forward layers."""
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise UserError(
+                f"heads share the width, so it is a multiple of them, but got {self.width} and {self.heads}"
+            )
 
 
 class Block(nnx.Module):

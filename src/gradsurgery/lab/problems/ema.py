@@ -50,9 +50,10 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
 
 
 def _curve(group: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Step, main and aux of each row, means over the seeds."""
+    """Step, main and aux of each row: means over the seeds of the longest runs, and of those as long."""
     rows = [[(row["step"], *losses(row, "train")) for row in record.metrics] for record in group.records]
-    return np.mean([run for run in rows if len(run) == max(map(len, rows))], axis=0)
+    longest = [step for step, *_ in max(rows, key=lambda run: run[-1][0])]
+    return np.mean([run for run in rows if [step for step, *_ in run] == longest], axis=0)
 
 
 problem = Problem(

@@ -30,6 +30,7 @@ from gradsurgery.lab.text.corpus import Bytes, Corpus, packed, packed_on_disk
 from gradsurgery.lab.training import Loss, Training, Tree, parts
 
 BYTES = 256
+ROLES = ("main", "aux")
 
 BUILT_IN: dict[str, Callable[[bool], list[str]]] = {
     "python-sources": python_text.sources,
@@ -38,19 +39,24 @@ BUILT_IN: dict[str, Callable[[bool], list[str]]] = {
 """Corpora that need no download: ``held out -> documents``."""
 
 
-def corpus(name: str, documents: int, length: int, data_dir: Path | None, *, held_out: bool) -> Corpus:
+def corpus(settings: Mapping[str, Setting], role: str, data_dir: Path | None, *, held_out: bool) -> Corpus:
     """A built-in corpus, or a dataset with a column ``text``.
 
     Args:
-        name: a name in ``BUILT_IN``, or a hub id.
-        documents: how many of its documents to take at most.
-        length: of a window.
+        settings: name it as ``<role>_data``, and say with ``<role>_documents`` how many to train on at most; those of
+            aux are taken from all over the dataset, as they are few, and news are in the order of their dates.
+        role: ``main`` or ``aux``.
         data_dir: a folder that stands in for the hub.
-        held_out: whether to take what is kept for evaluation.
+        held_out: whether to take what is kept for evaluation, all of it.
     """
+    name, length = str(settings[f"{role}_data"]), int(settings["length"])
+    limit = None if held_out else int(settings[f"{role}_documents"])
     if name in BUILT_IN:
-        return Corpus(packed(BUILT_IN[name](held_out)[:documents]), length)
-    return Corpus(packed_on_disk(Stream(name, "text", data_dir, held_out=held_out, limit=documents)), length)
+        found = packed(BUILT_IN[name](held_out)[:limit])
+    else:
+        stream = Stream(name, "text", data_dir, held_out=held_out, limit=limit, spread=role == "aux")
+        found = packed_on_disk(stream)
+    return Corpus(found, length, f"the {'held-out' if held_out else 'training'} text of {name}")
 
 
 def next_byte(model: Decoder, windows: jax.Array) -> jax.Array:
@@ -66,22 +72,16 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
     shape = Shape(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
     network = Functional(lambda rngs: Decoder(shape, tokens=BYTES, length=length, rngs=rngs))
     train, test = (
-        {
-            name: corpus(
-                str(settings[f"{name}_data"]), int(settings[f"{name}_documents"]), length, data_dir, held_out=held_out
-            )
-            for name in ("main", "aux")
-        }
-        for held_out in (False, True)
+        {role: corpus(settings, role, data_dir, held_out=held_out) for role in ROLES} for held_out in (False, True)
     )
     looked_at = {
-        f"{name}_{split}": found[name].sample(evaluated * batch).reshape(evaluated, batch, length + 1)
-        for name in ("main", "aux")
+        f"{role}_{split}": found[role].sample(evaluated * batch).reshape(evaluated, batch, length + 1)
+        for role in ROLES
         for split, found in (("train", train), ("test", test))
     }
 
-    def loss(name: str) -> Loss:
-        return lambda params, extra, data, batch: (next_byte(network(params, extra), batch[name]), extra)
+    def loss(role: str) -> Loss:
+        return lambda params, extra, data, batch: (next_byte(network(params, extra), batch[role]), extra)
 
     def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
         return mean_losses(lambda batch: next_byte(network(params, extra), batch), data, lambda batch: batch.size)
@@ -89,14 +89,15 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
     calls, steps = parts(settings)
 
     def batches(seed: int, call: int) -> dict[str, Bytes]:
+        places = steps * batch, call * steps * batch
         return {
-            name: found[drawn(len(found), steps * batch, seed, call * steps * batch).reshape(steps, batch)]
-            for name, found in train.items()
+            role: train[role][drawn(len(train[role]), places[0], (seed, number), places[1]).reshape(steps, batch)]
+            for number, role in enumerate(ROLES)
         }
 
     return Training(
         init=network.init,
-        losses=(loss("main"), loss("aux")),
+        losses=[loss(role) for role in ROLES],
         data=looked_at,
         data_axis=1,
         batches=batches,
@@ -137,11 +138,11 @@ LAPTOP: dict[str, Setting] = {
     "width": 96,
     "hidden": 384,
     "length": 96,
-    "batch": 16,
+    "batch": 8,
     "learning_rate": 2e-3,
-    "steps": 1200,
-    "rows": 24,
-    "evaluated": 8,
+    "steps": 1500,
+    "rows": 25,
+    "evaluated": 16,
     "sharded": False,
 }
 PAPER: dict[str, Setting] = {

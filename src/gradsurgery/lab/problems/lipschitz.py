@@ -173,4 +173,5 @@ problem = Problem(
         ),
     },
     build=build,
+    may_be_zero=frozenset({"warmup_epochs"}),
 )

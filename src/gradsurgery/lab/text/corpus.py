@@ -25,6 +25,7 @@ class Corpus:
     Args:
         data: all its bytes, in memory or mapped from a file.
         length: how many bytes a model reads.
+        name: what to call it if it is too short.
 
     Example:
         >>> corpus = Corpus(packed(["ab", "cde"]), length=3)
@@ -32,10 +33,10 @@ class Corpus:
         [b'ab\x00c', b'cde\x00']
     """
 
-    def __init__(self, data: Bytes, length: int) -> None:
+    def __init__(self, data: Bytes, length: int, name: str = "a corpus") -> None:
         self._data, self.length = data, length
         if len(self) == 0:
-            raise UserError(f"a corpus needs more than the {length} bytes of a window, but has {len(data)}")
+            raise UserError(f"{name} needs more than the {length} bytes of a window, but has {len(data)}")
 
     def __len__(self) -> int:
         return max(len(self._data) - 1, 0) // self.length

@@ -11,13 +11,13 @@ def cardinals(held_out: bool) -> list[tuple[str, str]]:
 
 def years(held_out: bool) -> list[tuple[str, str]]:
     """200 of the years from 1000 to 2099; held out, 500 others. They are read in another way: twenty twenty-six."""
-    return _part(list(np.random.default_rng(1).permutation(range(1000, 2100))), "year", held_out, 200, 500)
+    return _part(list(range(1000, 2100)), "year", held_out, 200, 500)
 
 
 def _part(numbers: list[int], kind: str, held_out: bool, train: int, test: int) -> list[tuple[str, str]]:
     from num2words import num2words
 
-    different = list(dict.fromkeys(map(int, numbers)))
+    different = np.random.default_rng(2).permutation(sorted(set(numbers))).tolist()
     assert len(different) >= train + test, len(different)
     chosen = different[train : train + test] if held_out else different[:train]
     return [(num2words(number, lang="en", to=kind), num2words(number, lang="de", to=kind)) for number in chosen]

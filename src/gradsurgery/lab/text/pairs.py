@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.kept import kept, mapped
-from gradsurgery.lab.order import Indices, permutation
+from gradsurgery.lab.order import Indices, Seeds, permutation
 from gradsurgery.lab.text.parallel import Parallel, Sentences
 from gradsurgery.lab.text.subwords import PAD, encoded
 
@@ -42,9 +42,12 @@ class Pairs:
         lengths: of each source and each target, (pairs, 2).
         limits: of the buckets, ascending.
         batch: pairs in a batch.
+        name: what to call them if they are too few.
     """
 
-    def __init__(self, tokens: Array, lengths: Array, limits: Sequence[int], batch: int) -> None:
+    def __init__(
+        self, tokens: Array, lengths: Array, limits: Sequence[int], batch: int, name: str = "a corpus"
+    ) -> None:
         self._tokens, self._lengths = tokens, lengths
         self._limits, self._batch = limits, batch
         self._starts = np.cumsum(lengths.sum(1), dtype=np.int64) - lengths.sum(1)
@@ -53,26 +56,26 @@ class Pairs:
         self._in_epoch = int(np.sum(counts // batch))
         if self._in_epoch == 0:
             raise UserError(
-                f"a batch is {batch} pairs of about one length, of at most {limits[-1]} tokens, but there are only "
-                f"{counts.sum()} pairs so short"
+                f"{name} needs {batch} pairs of about one length, of at most {limits[-1]} tokens, for a batch, but has "
+                f"{counts.sum()} so short in all"
             )
         self._epoch = lru_cache(maxsize=2)(self._planned)
 
-    def batches(self, count: int, seed: int, start: int) -> Batch:
+    def batches(self, count: int, seeds: Seeds, start: int) -> Batch:
         """So many batches from the one at ``start`` on, in epochs of which each has an order of its own."""
         places = range(start, start + count)
-        chosen = np.stack([self._epoch(seed, place // self._in_epoch)[place % self._in_epoch] for place in places])
+        chosen = np.stack([self._epoch(seeds, place // self._in_epoch)[place % self._in_epoch] for place in places])
         return Batch(self._side(chosen, 0), self._side(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
 
-    def _planned(self, seed: int, epoch: int) -> Indices:
+    def _planned(self, seeds: Seeds, epoch: int) -> Indices:
         """The pairs of each batch of an epoch, (batches, pairs)."""
-        order = permutation(len(self._lengths), seed, epoch)
+        order = permutation(len(self._lengths), seeds, epoch)
         found = []
         for bucket in range(len(self._limits)):
             own = order[self._buckets[order] == bucket]
             found.append(own[: len(own) // self._batch * self._batch].reshape(-1, self._batch))
         plan = np.concatenate(found)
-        return plan[permutation(len(plan), seed, epoch)]
+        return plan[permutation(len(plan), seeds, epoch)]
 
     def _side(self, chosen: Indices, side: int) -> Array:
         """The sources (0) or targets (1) of these pairs, filled up."""

@@ -24,19 +24,28 @@ class Parallel(Iterable[Sentences]):
 
     Args:
         name: a name in ``BUILT_IN``, or the hub id of a dataset with a column ``translation`` of ``en`` and ``de``.
-        limit: how many pairs to take at most.
         data_dir: a folder that stands in for the hub.
         held_out: whether to take what is kept for evaluation.
+        limit: how many pairs to take at most.
+        spread: whether to take them from all over the dataset, and not from its beginning.
     """
 
-    def __init__(self, name: str, limit: int, data_dir: Path | None = None, *, held_out: bool) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path | None = None,
+        *,
+        held_out: bool,
+        limit: int | None = None,
+        spread: bool = False,
+    ) -> None:
+        self.name = name
         self._pairs: list[Sentences] | Stream
         if name in BUILT_IN:
             self._pairs = BUILT_IN[name](held_out)[:limit]
             self.key = hashlib.sha256(repr(self._pairs).encode()).hexdigest()
         else:
-            self._pairs = Stream(name, "translation", data_dir, held_out=held_out, limit=limit)
+            self._pairs = Stream(name, "translation", data_dir, held_out=held_out, limit=limit, spread=spread)
             self.key = self._pairs.key
 
     def __iter__(self) -> Iterator[Sentences]:
@@ -45,6 +54,6 @@ class Parallel(Iterable[Sentences]):
             yield from self._pairs
             return
         for row in self._pairs:
-            if not {"en", "de"} <= row.keys():
-                raise UserError(f"a translation in {self._name} is from en to de, but has {' and '.join(row)}")
+            if row.get("en") is None or row.get("de") is None:
+                raise UserError(f"a translation in {self.name} is from en to de, but one is {row}")
             yield row["en"], row["de"]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+BYTES = 256
 PAD, BEGIN, END = 0, 1, 2
 """Tokens that are no text: what fills up a sentence, and what stands before and behind it."""
 
@@ -31,6 +32,7 @@ def learned(texts: Iterable[str], size: int) -> Tokenizer:
 
 def encoded(vocabulary: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """The tokens of each text, with the end mark behind them."""
+    vocabulary.encode_special_tokens = True  # a "<pad>" in the text is text
     return [[*found.ids, END] for found in vocabulary.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
