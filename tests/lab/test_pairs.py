@@ -109,7 +109,7 @@ def test_marks_in_a_text_are_text():
 
 def test_other_languages_get_one_sentence(data_dir):
     (data_dir / "news" / "train.jsonl").write_text(json.dumps({"translation": {"fr": "x", "en": "y"}}) + "\n")
-    with pytest.raises(UserError, match="is from en to de, but one is {"):
+    with pytest.raises(UserError, match=r"is from en to de, but one is \{"):
         list(Parallel("news", data_dir, held_out=False))
 
 
