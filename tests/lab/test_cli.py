@@ -75,10 +75,32 @@ MISTAKES = {
     "grid": (["sweep", "lipschitz", "--lams", ","], "at least one value in lams, but the grid is empty"),
     "no grid": (["sweep", "lipschitz", "--lams", "many"], "a grid is numbers and ranges"),
     "setting": (["sweep", "lipschitz", "--set", "epochs"], "a setting is given as NAME=VALUE, but got 'epochs'"),
-    "seeds": (["sweep", "lipschitz", "--seeds", "0.5"], "seeds are whole numbers from 0, but got 0.5"),
+    "seeds": (["sweep", "lipschitz", "--seeds", "0.5"], "seeds are whole numbers from 0 to 2147483647, but got 0.5"),
     "option": (["sweep", "lipschitz", "--lambda", "1"], "unrecognized arguments"),
     "command": (["swep"], "invalid choice"),
     "several": (["run", "lipschitz", "--method", "bloop"], "this names 9 runs"),
+    "several weights": (["run", "lipschitz", "--method", "bloop", "--lam", "0.1,0.5"], "this names 2 runs"),
+    "endless seed": (["sweep", "lipschitz", "--seeds", "inf"], "seeds are whole numbers from 0"),
+    "number": (["sweep", "language", "--set", "batch=-1"], "the setting batch is a number above 0, but got -1"),
+    "no number": (
+        ["sweep", "language", "--set", "learning_rate=nan"],
+        "learning_rate is a number above 0, but got nan",
+    ),
+    "no name": (["sweep", "language", "--set", "main_data="], "the setting main_data is a name, but got nothing"),
+    "heads": (["sweep", "language", "--set", "heads=3"], "heads share the width, so it is a multiple of them"),
+    "rows": (["sweep", "language", "--set", "steps=30"], "steps are a multiple of rows, but got 30 steps and 20 rows"),
+    "corpus": (["sweep", "language", "--set", "main_data=reuters"], "reuters is in no hub, but a folder"),
+    "window": (
+        ["sweep", "language", "--set", "length=9999999"],
+        "text of python-sources needs more than the 9999999 by",
+    ),
+    "buckets": (["sweep", "translation", "--set", "buckets=9"], "buckets are at most 8"),
+    "vocabulary": (["sweep", "translation", "--set", "vocabulary=10"], "from 259 to 65535 tokens, but got 10"),
+    "bleu": (["sweep", "translation", "--set", "bleu=words"], "bleu is a tokeniser of sacrebleu"),
+    "pairs": (
+        ["sweep", "translation", "--set", "length=2"],
+        "text of number-cardinals needs 16 pairs of about one length",
+    ),
     "nothing stored": (["report", "lipschitz"], "no run of lipschitz at scale demo is stored"),
 }
 
@@ -86,7 +108,9 @@ MISTAKES = {
 @pytest.mark.parametrize(("arguments", "sentence"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
-    code, out, err = called(capsys, *arguments)
+    monkeypatch.delenv("GRADSURGERY_DATA", raising=False)
+    workers = ["--workers", "1"] if arguments[0] == "sweep" else []  # in this process
+    code, out, err = called(capsys, *arguments, *workers)
     assert (code, out) == (2, "")
     assert sentence in err
     assert len(err.splitlines()) == 1

@@ -1,6 +1,7 @@
 """Text packed into windows: what is where, and that disk and memory agree."""
 
 import json
+import os
 import threading
 
 import numpy as np
@@ -10,14 +11,6 @@ from gradsurgery.lab.data import HELD_OUT, Stream
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.kept import kept
 from gradsurgery.lab.text.corpus import Corpus, packed, packed_on_disk
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    return tmp_path / "cache" / "gradsurgery"
 
 
 def written(folder, **splits):
@@ -55,8 +48,8 @@ def test_a_sample_spreads_over_the_corpus(count):
 
 
 def test_a_text_shorter_than_a_window_gets_one_sentence():
-    with pytest.raises(UserError, match="needs more than the 8 bytes of a window, but has 3"):
-        Corpus(packed(["ab"]), length=8)
+    with pytest.raises(UserError, match="news needs more than the 8 bytes of a window, but has 3"):
+        Corpus(packed(["ab"]), length=8, name="news")
 
 
 def test_disk_and_memory_agree_and_the_file_is_made_once(tmp_path, cache):
@@ -87,6 +80,33 @@ def test_with_training_data_alone_the_first_rows_are_held_out(tmp_path):
     assert list(Stream("crawl", "text", data_dir, held_out=True, limit=3)) == ["0", "1", "2"]
 
 
+def test_rows_are_spread_over_what_is_trained_on(tmp_path):
+    data_dir = written(tmp_path / "data" / "crawl", train=map(str, range(HELD_OUT + 10)))
+    found = list(Stream("crawl", "text", data_dir, limit=3, spread=True))
+    assert found == [str(HELD_OUT + i) for i in (0, 3, 6)]
+
+
+def test_a_row_without_text_gets_one_sentence(tmp_path):
+    data_dir = written(tmp_path / "data" / "news", train=["first", None], test=["x"])
+    with pytest.raises(UserError, match=r"row 1 of train of .*news has no text"):
+        list(Stream("news", "text", data_dir))
+
+
+def test_a_name_that_is_in_no_hub_is_asked_for_at_once(monkeypatch):
+    monkeypatch.setenv("GRADSURGERY_DATA", "")
+    with pytest.raises(UserError, match="reuters is in no hub, but a folder: say where it lies with --data-dir"):
+        Stream("reuters", "text")
+
+
+def test_a_copy_of_other_size_with_the_same_time_is_another_dataset(tmp_path, cache):
+    data_dir = written(tmp_path / "data" / "news", train=["old"], test=["x"])
+    file = data_dir / "news" / "train.jsonl"
+    before, time = Stream("news", "text", data_dir).key, file.stat().st_mtime_ns
+    written(data_dir / "news", train=["newer"])
+    os.utime(file, ns=(time, time))
+    assert Stream("news", "text", data_dir).key != before
+
+
 def test_a_dataset_without_the_column_or_not_there_gets_one_sentence(tmp_path):
     data_dir = written(tmp_path / "data" / "news", train=["old"])
     with pytest.raises(UserError, match="needs the columns body, but has text"):
@@ -109,16 +129,22 @@ def test_what_was_interrupted_is_begun_anew(cache):
     assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
-def test_two_who_want_the_same_make_it_once(cache):
-    made = []
+def test_who_wants_what_is_being_made_waits_for_it(cache):
+    made, begun, go_on = [], threading.Event(), threading.Event()
 
     def write(folder):
         made.append(folder)
+        begun.set()
+        assert go_on.wait(10)
         (folder / "file").write_text("x")
 
-    threads = [threading.Thread(target=kept, args=("key", write)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    first, second = (threading.Thread(target=kept, args=("key", write)) for _ in range(2))
+    first.start()
+    assert begun.wait(10)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    go_on.set()
+    first.join()
+    second.join()
     assert len(made) == 1

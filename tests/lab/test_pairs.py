@@ -64,10 +64,7 @@ def test_too_few_pairs_get_one_sentence():
 
 
 @pytest.fixture
-def data_dir(tmp_path, monkeypatch):
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+def data_dir(tmp_path, cache):
     folder = tmp_path / "data" / "news"
     folder.mkdir(parents=True)
     for split, count in (("train", 50), ("test", 5)):

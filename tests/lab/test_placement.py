@@ -24,9 +24,24 @@ def trained(monkeypatch, name, method, devices, settings):
     return state, rows
 
 
+@pytest.fixture
+def parts(monkeypatch):
+    """What share of each array of batches a device gets, as training asks for it."""
+    found, place = [], Placement.batches
+
+    def recorded(self, tree, axis):
+        placed = place(self, tree, axis)
+        if self._count > 1:
+            found.extend(leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(placed))
+        return placed
+
+    monkeypatch.setattr(Placement, "batches", recorded)
+    return found
+
+
 @pytest.mark.parametrize(("name", "sharded"), [("language", "true"), ("language", "false"), ("translation", "true")])
-def test_eight_devices_train_as_one(monkeypatch, name, sharded):
-    settings = {"steps": "6", "rows": "2", "sharded": sharded} | ({"buckets": "1"} if name == "translation" else {})
+def test_eight_devices_train_as_one(monkeypatch, parts, name, sharded):
+    settings = {"steps": "6", "rows": "2", "sharded": sharded}
     _, expected = trained(monkeypatch, name, "bloop", 1, settings)
     state, found = trained(monkeypatch, name, "bloop", 8, settings)
     for row, other in zip(found, expected, strict=True):
@@ -34,13 +49,15 @@ def test_eight_devices_train_as_one(monkeypatch, name, sharded):
     held = [leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(state) if leaf.size >= 1024]
     assert len(held) > 10
     assert set(held) == ({1 / 8} if sharded == "true" else {1.0})
+    assert set(parts) == ({1 / 8} if name == "language" else {1 / 8, 1.0}), "all but the buckets' numbers are split"
 
 
-def test_the_images_of_lipschitz_are_shared_out_by_batches(monkeypatch):
+def test_the_images_of_lipschitz_are_shared_out_by_batches(monkeypatch, parts):
     _, expected = trained(monkeypatch, "lipschitz", "bloop", 1, {"epochs": "2"})
     _, found = trained(monkeypatch, "lipschitz", "bloop", 8, {"epochs": "2"})
     for row, other in zip(found, expected, strict=True):
         assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
+    assert set(parts[-2:]) == {1 / 8}
 
 
 def test_arrays_are_split_along_the_longest_axis_that_fits():

@@ -109,7 +109,7 @@ def test_two_sweeps_at_once_share_the_work(tmp_path, straight):
     assert stored(tmp_path) == straight
 
 
-def test_a_damaged_checkpoint_costs_time_and_no_more(tmp_path):
+def test_a_damaged_checkpoint_costs_time_and_no_more(tmp_path, caplog):
     grid = runs(epochs="4")[:1]
 
     class Killed(BaseException):
@@ -128,6 +128,7 @@ def test_a_damaged_checkpoint_costs_time_and_no_more(tmp_path):
         if path.is_file():
             path.write_bytes(b"damaged")
     (record,) = swept(tmp_path, grid=grid)
+    assert "could not be read and was put aside" in caplog.text
     assert record.metrics == swept(tmp_path / "other", grid=grid)[0].metrics
 
 
@@ -144,6 +145,9 @@ def test_a_checkpoint_is_the_state_and_its_calls(tmp_path):
     assert calls == 10
     np.testing.assert_array_equal(restored["w"], state["w"] * 10)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["10"]
+    (tmp_path / "run" / "20").mkdir()
+    assert checkpoint.restore(state)[0] == 10, "an unreadable one is passed over"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["10", "20.unreadable"]
     checkpoint.clear()
     assert checkpoint.restore(state) is None
 

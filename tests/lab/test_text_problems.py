@@ -82,6 +82,12 @@ def test_a_run_learns_and_broken_off_goes_on_to_the_same_end(name, settings, tmp
         assert all(sample.source and sample.reference and sample.output for sample in straight.samples)
 
 
+def test_the_two_corpora_are_in_orders_of_their_own():
+    run = one_run("language", aux_data="python-sources", aux_documents="1000")
+    batches = problem("language").build(run.settings, None)._batches(0, 0)
+    assert not np.array_equal(batches["main"], batches["aux"])
+
+
 @pytest.mark.parametrize("name", ["language", "translation"])
 def test_steps_that_do_not_divide_get_one_sentence(name):
     run = one_run(name, steps="7", rows="4")
@@ -109,6 +115,14 @@ def test_ema_draws_the_mean_over_seeds_of_runs_that_have_come_as_far():
     assert list(figure.axes[0].get_lines()[0].get_ydata()) == [2.5] * 5
 
 
+def test_ema_does_not_mix_runs_of_different_lengths():
+    long, short = (recorded("mixed", 0.1, seed, [2.0] * rows) for seed, rows in ((0, 5), (1, 5)))
+    short = replace(short, metrics=tuple({**row, "step": row["step"] / 10, "main_train": 9.0} for row in short.metrics))
+    (figure,) = ema.draw([short, long]).values()
+    line = figure.axes[0].get_lines()[0]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1, 2, 3, 4], [2.0] * 5)
+
+
 def test_the_paper_is_taken_at_its_word():
     settings = problem("language").scale("paper").settings
     assert [settings[name] for name in ("layers", "heads", "width", "hidden")] == [12, 8, 256, 1024]
@@ -126,17 +140,16 @@ def test_the_paper_is_taken_at_its_word():
 
 @pytest.mark.skipif(not (DATA / "wikipedia").is_dir(), reason="no data folder")
 @pytest.mark.parametrize("name", ["language", "translation"])
-def test_real_data_at_the_scale_of_a_laptop(name):
+def test_real_data_at_the_scale_of_a_laptop(name, cache):
     run = one_run(name, "laptop", evaluated="1")
     task = problem(name).build(run.settings, DATA)
     _, (row,) = task.start(run)
     assert all(1 < row[key] < 12 for key in LOSSES)
 
 
-def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(tmp_path, monkeypatch):
+def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(tmp_path, cache):
     import datasets
 
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     for name, splits in (("c4", ("train", "validation")), ("rcv1", ("train", "test"))):
         (tmp_path / name).mkdir()
         for split in splits:
