@@ -14,6 +14,9 @@ from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Sample, Setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
+"""The methods that the paper compares in its experiments."""
+
 
 @dataclass(frozen=True)
 class Conclusion:

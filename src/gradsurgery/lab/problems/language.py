@@ -6,8 +6,9 @@ The paper's sizes: 12 layers of 8 heads, 256 wide, feed-forward layers of 1,024;
 thousand of RCV-1, 128 windows of each in a step; Adam at 0.002, 300,000 steps; lam from 1e-4 to 10, and 0. It does not
 say how long a window is, nor whether the learning rate decays: we take 512 bytes, and keep it constant.
 
-RCV-1 is given out by NIST to those who ask, and is not on the hub: at the scale ``paper`` put it into the data folder
-as ``rcv1``, with a column ``text``. Any other dataset with such a column does as well: ``--set aux_data=...``.
+RCV-1 is given out by NIST to those who ask, and is not on the hub: at the scale ``paper`` name a data folder with
+``rcv1`` in it, with a column ``text``, and with ``c4``, as ``hf download`` fetches it. Any other datasets with such a
+column do as well: ``--set aux_data=...``.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from gradsurgery.lab.evaluation import mean_losses
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Decoder, Shape
 from gradsurgery.lab.order import drawn
-from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.record import Setting
 from gradsurgery.lab.text import python_text
 from gradsurgery.lab.text.corpus import Bytes, Corpus, packed, packed_on_disk
@@ -89,9 +90,9 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
     calls, steps = parts(settings)
 
     def batches(seed: int, call: int) -> dict[str, Bytes]:
-        places = steps * batch, call * steps * batch
+        count = steps * batch
         return {
-            role: train[role][drawn(len(train[role]), places[0], (seed, number), places[1]).reshape(steps, batch)]
+            role: train[role][drawn(len(train[role]), count, (seed, number), call * count).reshape(steps, batch)]
             for number, role in enumerate(ROLES)
         }
 
@@ -108,8 +109,6 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
         sharded=bool(settings["sharded"]),
     )
 
-
-METHODS = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 
 DEMO: dict[str, Setting] = {
     "main_data": "python-sources",
@@ -169,11 +168,11 @@ problem = Problem(
     main="next-byte loss on the large corpus",
     aux="next-byte loss on the small corpus",
     scales={
-        "demo": Scale(settings=DEMO, methods=METHODS, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
-        "laptop": Scale(settings=LAPTOP, methods=METHODS, lams=(0.1, 0.3, 1.0, 3.0, 10.0), rhos=(0.1,)),
+        "demo": Scale(settings=DEMO, methods=COMPARED, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
+        "laptop": Scale(settings=LAPTOP, methods=COMPARED, lams=(0.1, 0.3, 1.0, 3.0, 10.0), rhos=(0.1,)),
         "paper": Scale(
             settings=PAPER,
-            methods=METHODS,
+            methods=COMPARED,
             lams=(0.0, *(float(10**exponent) for exponent in np.linspace(-4, 1, 16))),
             rhos=(0.01,),
         ),

@@ -17,7 +17,7 @@ import optax
 
 from gradsurgery.lab.data import load
 from gradsurgery.lab.order import shuffled
-from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.record import Setting
 from gradsurgery.lab.spectral import first_block, spectral_norm
 from gradsurgery.lab.training import Training
@@ -124,7 +124,6 @@ def _split(train_images: Any, train_labels: Any, test_images: Any, test_labels: 
     }
 
 
-_METHODS = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 _LAMS = tuple(float(10**exponent) for exponent in np.arange(-4, 0.1, 0.5))
 
 problem = Problem(
@@ -142,7 +141,7 @@ problem = Problem(
                 "learning_rate": 3e-3,
                 "rows_per_epoch": 1,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=_LAMS,
             rhos=(0.03,),
             seeds=(0, 1, 2),
@@ -156,7 +155,7 @@ problem = Problem(
                 "learning_rate": 3e-4,
                 "rows_per_epoch": 2,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=_LAMS,
         ),
         "paper": Scale(
@@ -168,7 +167,7 @@ problem = Problem(
                 "learning_rate": 3e-4,
                 "rows_per_epoch": 1,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=_LAMS,
         ),
     },

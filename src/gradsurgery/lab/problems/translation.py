@@ -8,20 +8,19 @@ The paper's sizes: 6 + 6 layers of 16 heads, 1,024 wide, feed-forward layers of 
 but that its code comes from Flax's example for WMT, so we take that one's 32,000 and 256 tokens. Labels are not
 smoothed.
 
-WMT's news tests are no dataset of the hub in one piece: at the scale ``paper`` put them into the data folder as
-``wmt-news-en-de``, with a column ``translation`` of ``en`` and ``de``, and 2020 as its split ``test``.
+WMT's news tests are no dataset of the hub in one piece: at the scale ``paper`` name a data folder with
+``wmt-news-en-de`` in it, with a column ``translation`` of ``en`` and ``de`` and 2020 as its split ``test``, and with
+``opus_paracrawl``, as ``hf download`` fetches it.
 """
 
 from collections.abc import Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from sacrebleu import BLEU
 from tokenizers import Tokenizer
 
 from gradsurgery.lab.buckets import bucketed
@@ -31,11 +30,12 @@ from gradsurgery.lab.kept import kept
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Shape
 from gradsurgery.lab.models.translator import Translator, translated
-from gradsurgery.lab.problem import Conclusion, Problem, Scale
-from gradsurgery.lab.record import Sample, Setting
+from gradsurgery.lab.problem import COMPARED, Conclusion, Problem, Scale
+from gradsurgery.lab.record import Setting
+from gradsurgery.lab.text.judge import Judge
 from gradsurgery.lab.text.pairs import Batch, Pairs, on_disk
 from gradsurgery.lab.text.parallel import Parallel
-from gradsurgery.lab.text.subwords import BYTES, PAD, decoded, encoded, learned
+from gradsurgery.lab.text.subwords import BYTES, PAD, learned
 from gradsurgery.lab.training import Loss, Training, Tree, parts
 
 ROLES = ("main", "aux")
@@ -112,26 +112,19 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
             lambda batch: loss_of(params, extra, batch), data, lambda batch: jnp.sum(batch.target != PAD)
         )
 
-    @jax.jit
-    def translate(params: Tree, extra: Tree, source: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda some: translated(network(params, extra), some), source)
-
-    try:
-        bleu = BLEU(tokenize=str(settings["bleu"]))
-    except KeyError as error:
-        raise UserError(f"bleu is a tokeniser of sacrebleu, such as 13a or char, but got {settings['bleu']}") from error
+    judge = Judge(
+        words, lambda params, extra, source: translated(network(params, extra), source), str(settings["bleu"]), length
+    )
 
     def conclude(params: Tree, extra: Tree) -> Conclusion:
-        """Greedy translations of held-out sentences that are not too long, their BLEU, and some to read."""
-        scores, samples = {}, []
-        for role, corpus in test.items():
-            fitting = (pair for pair in corpus if max(map(len, encoded(words, pair))) <= length)
-            sources, references = zip(*islice(fitting, int(settings["translated"])), strict=True)
-            tokens = translate(params, extra, _filled(encoded(words, sources), batch, length))
-            outputs = decoded(words, np.asarray(tokens).reshape(-1, length)[: len(sources)])
-            scores[f"bleu_{role}"] = bleu.corpus_score(outputs, [references]).score
-            samples += [Sample(*texts) for texts in islice(zip(sources, references, outputs, strict=True), SHOWN)]
-        return Conclusion(scores, tuple(samples))
+        found = {
+            role: judge(params, extra, corpus, count=int(settings["translated"]), batch=batch)
+            for role, corpus in test.items()
+        }
+        return Conclusion(
+            {f"bleu_{role}": score for role, (score, _) in found.items()},
+            tuple(sample for _, samples in found.values() for sample in samples[:SHOWN]),
+        )
 
     calls, steps = parts(settings)
     return Training(
@@ -150,16 +143,6 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
         sharded=bool(settings["sharded"]),
     )
 
-
-def _filled(rows: list[list[int]], batch: int, length: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Rows filled up to a length, in whole batches: (batches, batch, length)."""
-    found = np.full((-(-len(rows) // batch) * batch, length), PAD, np.int32)
-    for place, row in enumerate(rows):
-        found[place, : len(row)] = row
-    return found.reshape(-1, batch, length)
-
-
-_METHODS = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 
 problem = Problem(
     name="translation",
@@ -189,7 +172,7 @@ problem = Problem(
                 "bleu": "char",  # number words are long, and few
                 "sharded": False,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=(0.01, 0.1, 0.3, 1.0, 3.0),
             rhos=(0.1,),
         ),
@@ -215,7 +198,7 @@ problem = Problem(
                 "bleu": "13a",
                 "sharded": False,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=(0.1, 0.3, 1.0, 3.0, 10.0),
             rhos=(0.1,),
         ),
@@ -241,7 +224,7 @@ problem = Problem(
                 "bleu": "13a",
                 "sharded": False,
             },
-            methods=_METHODS,
+            methods=COMPARED,
             lams=(0.0, *(float(10**exponent) for exponent in np.linspace(-4, 1, 16))),
             rhos=(0.01,),
         ),
