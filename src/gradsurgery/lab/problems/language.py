@@ -137,11 +137,11 @@ LAPTOP: dict[str, Setting] = {
     "width": 96,
     "hidden": 384,
     "length": 96,
-    "batch": 8,
+    "batch": 16,
     "learning_rate": 2e-3,
-    "steps": 1500,
+    "steps": 1000,
     "rows": 25,
-    "evaluated": 16,
+    "evaluated": 8,
     "sharded": False,
 }
 PAPER: dict[str, Setting] = {
