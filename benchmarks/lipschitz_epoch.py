@@ -16,8 +16,9 @@ import gradsurgery as gs
 import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.order import shuffled
 from gradsurgery.lab.problems import lipschitz
-from gradsurgery.lab.training import Training, shuffled
+from gradsurgery.lab.training import Training
 
 
 def measure(plan: Plan) -> list[Measure]:
