@@ -165,7 +165,7 @@ problem = Problem(
                 "hidden": 256,
                 "batch": 16,
                 "learning_rate": 2e-3,
-                "steps": 400,
+                "steps": 160,
                 "rows": 20,
                 "evaluated": 8,
                 "translated": 64,
