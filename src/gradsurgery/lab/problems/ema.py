@@ -1,8 +1,8 @@
 """The role of the moving average: ``language`` at lam = 0.2, over the speed rho at which Bloop's average moves.
 
 With rho too small the average is outdated, and both losses suffer; with rho near 1 it is as noisy as the gradient of a
-batch, and the curves are those of mixed training. At the scale ``laptop`` batches are half as large as those of
-``language``: with more noise the differences show in fewer steps.
+batch, and the curves are those of mixed training. The scale ``laptop`` has a size of its own: batches half as large as
+those of ``language``, and more steps.
 """
 
 from collections.abc import Sequence
