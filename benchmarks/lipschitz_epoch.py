@@ -16,9 +16,9 @@ import gradsurgery as gs
 import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.loops import LoopTraining
 from gradsurgery.lab.order import shuffled
 from gradsurgery.lab.problems import lipschitz
-from gradsurgery.lab.training import Training
 
 
 def measure(plan: Plan) -> list[Measure]:
@@ -28,7 +28,7 @@ def measure(plan: Plan) -> list[Measure]:
     images, labels = jax.random.normal(key, (examples, 784)), jax.random.randint(key, (examples,), 0, 10)
     data = {"train_images": images, "train_labels": labels, "test_images": images[:100], "test_labels": labels[:100]}
     steps = examples // batch
-    task = Training(
+    task = LoopTraining(
         init=lambda key: lipschitz.init(key, 784),
         losses=(lipschitz.main, lipschitz.aux),
         data=data,

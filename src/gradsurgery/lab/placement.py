@@ -39,7 +39,15 @@ class Placement:
         def fitting(shape: Sequence[int]) -> int | None:
             return axis if axis is not None and axis < len(shape) and shape[axis] % self._count == 0 else None
 
-        return self._placed(tree, fitting)
+        return jax.device_put(tree) if self._count == 1 else self._placed(tree, fitting)
+
+    def own(self, tree: Tree) -> Tree:
+        """A batch split along its first axis, of which this process has its own part (all of it, if it is alone)."""
+        sizes = [leaf.shape[0] * jax.process_count() for leaf in jax.tree.leaves(tree)]
+        if jax.process_count() == 1 or any(size % self._count for size in sizes):
+            return self.batches(tree, axis=0)
+        sharding = NamedSharding(self._mesh, PartitionSpec("data"))  # type: ignore[no-untyped-call]
+        return jax.make_array_from_process_local_data(sharding, tree)  # type: ignore[no-untyped-call]
 
     def _placed(self, tree: Tree, axis_of: Callable[[Sequence[int]], int | None]) -> Tree:
         def place(leaf: Any) -> Any:
@@ -48,7 +56,9 @@ class Placement:
             sharding = NamedSharding(self._mesh, PartitionSpec(*names))  # type: ignore[no-untyped-call]
             if isinstance(leaf, jax.core.Tracer):
                 return jax.lax.with_sharding_constraint(leaf, sharding)  # type: ignore[no-untyped-call]
-            return jax.device_put(leaf, sharding)
+            if sharding.is_fully_addressable:
+                return jax.device_put(leaf, sharding)
+            return jax.make_array_from_callback(leaf.shape, sharding, lambda index: np.asarray(leaf[index]))
 
         return tree if self._count == 1 else jax.tree.map(place, tree)
 

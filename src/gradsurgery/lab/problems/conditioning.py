@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from gradsurgery.lab.loops import LoopTraining
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.record import RunRecord, Setting
-from gradsurgery.lab.training import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ NEAR = 0.01
 """How near to the solution counts as there."""
 
 
-def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
+def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task: full-batch gradient descent; ``extra`` counts the steps, and remembers when the solution was near."""
     rate, steps, calls = float(settings["learning_rate"]), int(settings["steps"]), 10
 
@@ -46,7 +46,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
         where = {"a": params[0], "b": params[1], "distance": jnp.linalg.norm(params)}
         return {**seen, **where, "iterations": jnp.where(extra["iterations"] < 0, jnp.nan, extra["iterations"])}
 
-    return Training(
+    return LoopTraining(
         init=lambda key: (jnp.array(START), {"step": jnp.zeros((), int), "iterations": -jnp.ones((), int)}),
         losses=(main, aux),
         data=(),

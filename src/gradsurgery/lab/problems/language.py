@@ -21,6 +21,7 @@ import optax
 
 from gradsurgery.lab.data import Stream
 from gradsurgery.lab.evaluation import mean_losses
+from gradsurgery.lab.loops import LoopTraining, parts
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Decoder, Shape
 from gradsurgery.lab.order import drawn
@@ -28,7 +29,7 @@ from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.record import Setting
 from gradsurgery.lab.text import python_text
 from gradsurgery.lab.text.corpus import Bytes, Corpus, packed, packed_on_disk
-from gradsurgery.lab.training import Loss, Training, Tree, parts
+from gradsurgery.lab.training import Loss, Tree
 
 BYTES = 256
 ROLES = ("main", "aux")
@@ -67,7 +68,7 @@ def next_byte(model: Decoder, windows: jax.Array) -> jax.Array:
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, windows[:, 1:]))
 
 
-def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
+def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task at given settings."""
     batch, length, evaluated = int(settings["batch"]), int(settings["length"]), int(settings["evaluated"])
     shape = Shape(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
@@ -96,7 +97,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
             for number, role in enumerate(ROLES)
         }
 
-    return Training(
+    return LoopTraining(
         init=network.init,
         losses=[loss(role) for role in ROLES],
         data=looked_at,

@@ -16,11 +16,11 @@ import numpy as np
 import optax
 
 from gradsurgery.lab.data import load
+from gradsurgery.lab.loops import LoopTraining
 from gradsurgery.lab.order import shuffled
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.record import Setting
 from gradsurgery.lab.spectral import first_block, spectral_norm
-from gradsurgery.lab.training import Training
 
 Params = list[dict[str, jax.Array]]
 Data = dict[str, jax.Array]
@@ -94,7 +94,7 @@ def mnist(data_dir: Path | None) -> Data:
     return _split(*arrays)
 
 
-def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
+def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task at given settings."""
     data = digits() if settings["data"] == "digits" else mnist(data_dir)
     examples, inputs = data["train_images"].shape
@@ -102,7 +102,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
     steps = examples // batch // rows * rows
     warmup = min(int(settings["warmup_epochs"]) * steps, epochs * steps // 2)  # a run cut short warms up, too
     schedule = optax.warmup_cosine_decay_schedule(0.0, float(settings["learning_rate"]), warmup, epochs * steps)
-    return Training(
+    return LoopTraining(
         init=lambda key: init(key, inputs),
         losses=(main, aux),
         data=data,

@@ -27,6 +27,7 @@ from gradsurgery.lab.buckets import bucketed
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.evaluation import mean_losses
 from gradsurgery.lab.kept import kept
+from gradsurgery.lab.loops import LoopTraining, parts
 from gradsurgery.lab.models.module import Functional
 from gradsurgery.lab.models.transformer import Shape
 from gradsurgery.lab.models.translator import Translator, translated
@@ -36,7 +37,7 @@ from gradsurgery.lab.text.judge import Judge
 from gradsurgery.lab.text.pairs import Batch, Pairs, on_disk
 from gradsurgery.lab.text.parallel import Parallel
 from gradsurgery.lab.text.subwords import BYTES, PAD, learned
-from gradsurgery.lab.training import Loss, Training, Tree, parts
+from gradsurgery.lab.training import Loss, Tree
 
 ROLES = ("main", "aux")
 READ = 1_000_000
@@ -67,7 +68,7 @@ def cut(batch: Batch, limit: int) -> Batch:
     return Batch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
 
 
-def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
+def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task at given settings."""
     batch, length, buckets = int(settings["batch"]), int(settings["length"]), int(settings["buckets"])
     if not buckets <= min(8, length):
@@ -127,7 +128,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> Training:
         )
 
     calls, steps = parts(settings)
-    return Training(
+    return LoopTraining(
         init=network.init,
         losses=[loss(role) for role in ROLES],
         data=looked_at,
