@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from image_files import encoded
 
 
 @pytest.fixture
@@ -8,3 +10,30 @@ def cache(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     return tmp_path / "cache" / "gradsurgery"
+
+
+@pytest.fixture(scope="session")
+def imagenet(tmp_path_factory):
+    """A folder with ImageNet and CIFAR-10 by their columns and splits: a few images of plain colours.
+
+    Those of ImageNet are of different sizes, and one is grey.
+    """
+    import datasets
+
+    folder, chance = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+
+    def write(name, split, column, images, labels, classes):
+        features = datasets.Features({column: datasets.Image(), "label": datasets.ClassLabel(num_classes=classes)})
+        rows = datasets.Dataset.from_dict({column: images, "label": labels}, features=features)
+        (folder / name).mkdir(exist_ok=True)
+        rows.to_parquet(folder / name / f"{split}.parquet")
+
+    for split, count in (("train", 12), ("validation", 8), ("test", 2)):
+        colours = [np.full((*chance.integers(40, 90, 2), 3), 20 * number, np.uint8) for number in range(count)]
+        images = [encoded(pixels, "L" if number == 3 else "RGB") for number, pixels in enumerate(colours)]
+        labels = [-1 if split == "test" else min(100 * number, 999) for number in range(count)]
+        write("imagenet-1k", split, "image", images, labels, 1000)
+    for split in ("train", "test"):
+        small = [encoded(np.full((32, 32, 3), 20 * number, np.uint8), kind="PNG") for number in range(8)]
+        write("cifar10", split, "img", small, list(range(8)), 10)
+    return folder

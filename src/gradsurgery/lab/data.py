@@ -34,8 +34,15 @@ def load(hub_id: str, split: str, columns: Sequence[str], data_dir: Path | None 
     source, part = _source(hub_id, data_dir)
     with _told(split, source):
         found = datasets.load_dataset(source, part, split=split)
-    _check(source, columns, found.column_names)
+    check(source, columns, found.column_names)
     return found.with_format("numpy")
+
+
+def splits(hub_id: str, data_dir: Path | None = None) -> list[str]:
+    """What a dataset is split into; for the arguments see ``load``."""
+    source, part = _source(hub_id, data_dir)
+    with _told("the splits", source):
+        return _splits(_builder(source, part))
 
 
 class Stream:
@@ -62,13 +69,11 @@ class Stream:
         limit: int | None = None,
         spread: bool = False,
     ) -> None:
-        import datasets
-
         source, part = _source(hub_id, data_dir)
         with _told("held-out" if held_out else "training", source):
-            self._builder = datasets.load_dataset_builder(source, part)
-            splits = list(self._builder.info.splits or self._builder.config.data_files)
-        apart = next((split for split in ("test", "validation") if split in splits), None)
+            self._builder = _builder(source, part)
+            found = _splits(self._builder)
+        apart = next((split for split in ("test", "validation") if split in found), None)
         self._split = apart if held_out and apart else "train"
         self._first = HELD_OUT if not held_out and apart is None else 0
         self._last = HELD_OUT if held_out and apart is None else None
@@ -97,7 +102,7 @@ class Stream:
     def _checked(self, batches: Any) -> Iterator[Any]:
         place = 0
         for batch in batches:
-            _check(self._source, [self._column], list(batch))
+            check(self._source, [self._column], list(batch))
             for value in batch[self._column]:
                 if value is None:
                     raise UserError(f"row {place} of {self._split} of {self._source} has no {self._column}")
@@ -119,7 +124,18 @@ def _source(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
     return str(local), None
 
 
-def _check(source: str, columns: Sequence[str], found: Sequence[str]) -> None:
+def _builder(source: str, part: str | None) -> Any:
+    import datasets
+
+    return datasets.load_dataset_builder(source, part)
+
+
+def _splits(builder: Any) -> list[str]:
+    return list(builder.info.splits or builder.config.data_files)
+
+
+def check(source: str, columns: Sequence[str], found: Sequence[str]) -> None:
+    """Complain where one of the columns is missing."""
     if any(column not in found for column in columns):
         raise UserError(f"{source} needs the columns {', '.join(columns)}, but has {', '.join(found)}")
 
