@@ -60,6 +60,26 @@ def test_the_images_of_lipschitz_are_shared_out_by_batches(monkeypatch, parts):
     assert set(parts[-2:]) == {1 / 8}
 
 
+@pytest.mark.parametrize("name", ["weights", "cifar10mnist", "imagenet-cifar10"])
+def test_images_are_shared_out_by_batches_and_statistics_are_of_all_of_them(monkeypatch, parts, name):
+    settings = {
+        "train_images": "128",
+        "epochs": "2",
+        "rows_per_epoch": "1",
+        "evaluated": "64",
+        "blocks": "1",
+        "width": "4",
+    }
+    before, expected = trained(monkeypatch, name, "bloop", 1, settings)
+    state, found = trained(monkeypatch, name, "bloop", 8, settings)
+    for row, other in zip(found, expected, strict=True):
+        assert row == pytest.approx(other, rel=1e-3, abs=1e-3)
+    for leaf, other in zip(jax.tree.leaves(state.extra), jax.tree.leaves(before.extra), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-3, atol=1e-4)
+        assert leaf.sharding.is_fully_replicated
+    assert set(parts[-2:]) == {1 / 8}
+
+
 def test_arrays_are_split_along_the_longest_axis_that_fits():
     place = Placement(DEVICES, sharded=True)
     shapes = {(16, 64): (16, 8), (64, 16): (8, 16), (24, 7): (3, 7), (7, 9): (7, 9), (): ()}

@@ -2,10 +2,31 @@
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.problems import conditioning, ema, language, lipschitz, noise, translation
+from gradsurgery.lab.problems import (
+    cifar10mnist,
+    conditioning,
+    ema,
+    imagenet_cifar10,
+    language,
+    lipschitz,
+    noise,
+    translation,
+    weights,
+)
 
 PROBLEMS: dict[str, Problem] = {
-    module.problem.name: module.problem for module in (noise, conditioning, lipschitz, language, ema, translation)
+    module.problem.name: module.problem
+    for module in (
+        noise,
+        conditioning,
+        lipschitz,
+        weights,
+        cifar10mnist,
+        language,
+        ema,
+        translation,
+        imagenet_cifar10,
+    )
 }
 """Name -> problem, in the order of the paper."""
 
