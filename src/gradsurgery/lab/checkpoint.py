@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from gradsurgery.lab.processes import leads
+
 State = Any
 _LOG = logging.getLogger(__name__)
 
@@ -29,8 +31,9 @@ class Checkpoint:
 
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(self._folder / str(calls), state, force=True)
-        for older in self._saved()[:-1]:
-            shutil.rmtree(self._folder / str(older), ignore_errors=True)
+        if leads():
+            for older in self._saved()[:-1]:
+                shutil.rmtree(self._folder / str(older), ignore_errors=True)
 
     def restore(self, like: State) -> tuple[int, State] | None:
         """Calls and state of the newest checkpoint that can be read; None if there is none.
@@ -57,7 +60,8 @@ class Checkpoint:
 
     def clear(self) -> None:
         """Remove what is saved."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if leads():
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _saved(self) -> list[int]:
         if not self._folder.is_dir():

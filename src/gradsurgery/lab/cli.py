@@ -3,7 +3,9 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from rich.console import Console
@@ -15,6 +17,7 @@ from gradsurgery.lab.export import export, tensorboard
 from gradsurgery.lab.grid import numbers, specs
 from gradsurgery.lab.pareto import summary
 from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.processes import join, leads
 from gradsurgery.lab.progress import Watch
 from gradsurgery.lab.record import RunRecord, RunSpec
 from gradsurgery.lab.report import write_report
@@ -29,6 +32,7 @@ _EXAMPLES = """examples:
   gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
   gradsurgery sweep lipschitz --scale laptop --data-dir data   real data, from a folder or the hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64    any setting can be changed, and is recorded
+  gradsurgery sweep weights --process 0/2@host:1234            the first of two machines that train together
   gradsurgery report lipschitz                                 draw again what is stored
   gradsurgery export lipschitz runs.parquet                    for pandas
 
@@ -93,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
         one.add_argument("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="within a run")
         one.add_argument("--workers", type=_count, help="processes that share the runs (one a core)")
+        one.add_argument("--process", metavar="0/2@HOST:PORT", help="of several that train together; or auto")
         _folder(one)
         if name == "run":
             one.add_argument("--method", required=True, help="a name from gradsurgery list")
@@ -154,9 +159,9 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     )
     if len(runs) != 1:
         raise UserError(f"run trains one method with one weight, but this names {len(runs)} runs: give --lam, or sweep")
-    (record,) = _trained(options, console, runs)
-    for name, value in record.final.items():
-        console.print(f"{name:28} {value:.6g}", highlight=False)
+    for record in _trained(options, console, runs):
+        for name, value in record.final.items():
+            console.print(f"{name:28} {value:.6g}", highlight=False)
 
 
 def _sweep(options: argparse.Namespace, console: Console) -> None:
@@ -169,7 +174,8 @@ def _sweep(options: argparse.Namespace, console: Console) -> None:
         seeds=None if options.seeds is None else _seeds(options.seeds),
         settings=_settings(options.set),
     )
-    _reported(options, console, _trained(options, console, runs))
+    if records := _trained(options, console, runs):
+        _reported(options, console, records)
 
 
 def _report(options: argparse.Namespace, console: Console) -> None:
@@ -196,17 +202,25 @@ def _export(options: argparse.Namespace, console: Console) -> None:
 
 
 def _trained(options: argparse.Namespace, console: Console, runs: list[RunSpec]) -> list[RunRecord]:
+    """The records of these runs; none in a process that only helps to train them."""
+    train = partial(
+        sweep_together,
+        problem(options.problem),
+        runs,
+        folder=options.folder,
+        data_dir=options.data_dir,
+        checkpoint_every=options.checkpoint_every,
+    )
+    if options.process:
+        if options.workers:
+            raise UserError("processes that train together share every run, so --process takes no --workers")
+        join(options.process)
+    if not leads():
+        with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
+            train(store, watcher=Watch(Console(quiet=True)), workers=1)
+        return []
     with _store(options) as store, Watch(console) as watch:
-        return sweep_together(
-            problem(options.problem),
-            runs,
-            store,
-            folder=options.folder,
-            watcher=watch,
-            workers=options.workers or useful_workers(),
-            data_dir=options.data_dir,
-            checkpoint_every=options.checkpoint_every,
-        )
+        return train(store, watcher=watch, workers=options.workers or useful_workers())
 
 
 def _reported(options: argparse.Namespace, console: Console, records: list[RunRecord]) -> None:

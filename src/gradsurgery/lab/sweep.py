@@ -17,6 +17,7 @@ import jax
 from gradsurgery.lab.checkpoint import Checkpoint
 from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.problem import Problem, Task
+from gradsurgery.lab.processes import agreed
 from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store
 
@@ -65,8 +66,9 @@ def sweep(
         for run in waiting:
             with store.claim(run.key) as mine:
                 record = store.get(run.key)
-                if record is not None and record.status == "done":
-                    watcher.done(run, record.final, trained=False)
+                done, mine = agreed(record is not None and record.status == "done", mine)
+                if done:
+                    watcher.done(run, record.final if record else {}, trained=False)
                     continue
                 if not mine:  # another sweep is at it
                     busy.append(run)
@@ -103,7 +105,8 @@ def train(
                 watcher.training(run, calls / task.calls, rows[-1])
             if calls == task.calls:
                 break
-            if clock() - saved >= checkpoint_every:
+            (due,) = agreed(clock() - saved >= checkpoint_every)
+            if due:
                 store.secure()  # a power cut must not leave a checkpoint that is ahead of its rows
                 checkpoint.save(calls, state)
                 saved = clock()

@@ -32,8 +32,8 @@ def cores() -> list[int]:
 
 
 def useful_workers() -> int:
-    """One a core; one in all where there is an accelerator, which a process does not share."""
-    return len(cores()) if jax.default_backend() == "cpu" else 1
+    """One a core; one in all where there is an accelerator, which is not shared, or where processes train together."""
+    return len(cores()) if jax.default_backend() == "cpu" and jax.process_count() == 1 else 1
 
 
 def sweep_together(
