@@ -40,7 +40,7 @@ class StepTraining(Training):
         self._batches, self._looked_at = batches, looked_at
         self._begin = jax.jit(self._begun, compiler_options=UNOPTIMISED)
         self._measure = jax.jit(measure)
-        self._step = jax.jit(self.step, static_argnums=0, donate_argnums=1)
+        self._step = jax.jit(self._stepped, static_argnums=0, donate_argnums=1)
         self._under_way: tuple[RunSpec, int, Iterator[Tree]] | None = None
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
@@ -52,12 +52,21 @@ class StepTraining(Training):
     def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
         """The state after this call's steps."""
         batches = self._from(run, call)
+        before = None
         for _ in range(self.steps):
             batch = self._place.own(next(batches))
-            state = self._step(run.method, state, self._data, batch, run.lam, run.rho)
+            state, mark = self._step(run.method, state, self._data, batch, run.lam, run.rho)
+            # one step ahead of the device and no more: a batch takes memory there
+            jax.block_until_ready(before)  # type: ignore[no-untyped-call]
+            before = mark
         if call + 1 < self.calls:
             self._under_way = run, call + 1, batches
         return state, [self._seen(state, (call + 1) * self.steps)]
+
+    def _stepped(self, name: str, state: TrainingState, *others: Any) -> tuple[TrainingState, jax.Array]:
+        """The state after a step, and something to wait for, as the state itself is given to the next one."""
+        state = self.step(name, state, *others)
+        return state, diagnostics(state)["surgery/sound"]
 
     def _from(self, run: RunSpec, call: int) -> Iterator[Tree]:
         """The batches from this call on: those that are under way, if it is the next one."""
@@ -70,7 +79,7 @@ class StepTraining(Training):
         found: dict[str, Any] = dict(diagnostics(state))
         for split, held_out in (("train", False), ("test", True)):
             rows = [
-                self._measure(state.params, state.extra, self._data, self._place.own(batch))
+                jax.device_get(self._measure(state.params, state.extra, self._data, self._place.own(batch)))
                 for batch in self._looked_at(held_out)
             ]
             found |= {f"{name}_{split}": np.mean([one[name] for one in rows], dtype=np.float64) for name in rows[0]}

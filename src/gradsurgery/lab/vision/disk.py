@@ -30,6 +30,9 @@ Tree = Any
 CHUNK = 64
 """Images that a worker hands over at once: a whole batch of them would come late, and take much memory."""
 
+AHEAD = 2
+"""Batches that workers make ahead."""
+
 
 class Box(NamedTuple):
     """A part of an image, in its pixels."""
@@ -161,7 +164,9 @@ def _batches(source: _Source, part: slice) -> Iterator[Tree]:
         flags.FLAGS.mark_as_parsed()  # grain asks for some, and does not start workers before
     size = part.stop - part.start
     chunk = math.gcd(size, CHUNK)
-    ahead = grain.MultiprocessingOptions(num_workers=len(cores()), per_worker_buffer_size=2)
+    workers = len(cores())
+    each = max(2, math.ceil(AHEAD * size / chunk / workers))
+    ahead = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=each)
     dataset = grain.MapDataset.source(source).batch(chunk).to_iter_dataset().mp_prefetch(ahead)
     with closing(iter(dataset)) as chunks:  # its workers end with it
         while together := list(islice(chunks, size // chunk)):
