@@ -14,9 +14,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def imagenet(tmp_path_factory):
-    """A folder with ImageNet and CIFAR-10 by their columns and splits: a few images of plain colours.
+    """A folder with ImageNet and CIFAR-10 by their columns and splits: a few images.
 
-    Those of ImageNet are of different sizes, and one is grey.
+    Those of ImageNet are of different sizes, and one is grey; they are ramps to train on, else of plain colours.
     """
     import datasets
 
@@ -29,8 +29,11 @@ def imagenet(tmp_path_factory):
         rows.to_parquet(folder / name / f"{split}.parquet")
 
     for split, count in (("train", 12), ("validation", 8), ("test", 2)):
-        colours = [np.full((*chance.integers(40, 90, 2), 3), 20 * number, np.uint8) for number in range(count)]
-        images = [encoded(pixels, "L" if number == 3 else "RGB") for number, pixels in enumerate(colours)]
+        sizes = chance.integers(40, 90, (count, 2))
+        plain = [np.full((*size, 3), 20 * number, np.uint8) for number, size in enumerate(sizes)]
+        ramps = [pixels + np.arange(pixels.shape[1], dtype=np.uint8)[:, None] // 3 for pixels in plain]
+        shown = ramps if split == "train" else plain
+        images = [encoded(pixels, "L" if number == 3 else "RGB") for number, pixels in enumerate(shown)]
         labels = [-1 if split == "test" else min(100 * number, 999) for number in range(count)]
         write("imagenet-1k", split, "image", images, labels, 1000)
     for split in ("train", "test"):

@@ -1,25 +1,39 @@
 """Images from memory and from disk: what a step sees follows from the seed and its number, and parts make the whole."""
 
 import io
+import subprocess
+import sys
 from itertools import islice
+from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 from image_files import encoded
 from PIL import Image
+from test_workers import children, wait_until_ended
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.vision.disk import OnDisk, middle_box, random_box, square
-from gradsurgery.lab.vision.images import digits, read
+from gradsurgery.lab.vision.images import digits, photographs, read
 from gradsurgery.lab.vision.memory import InMemory
+from gradsurgery.lab.vision.table import Table
 from gradsurgery.lab.vision.variation import Variation, varied
+
+
+def table(folder, *, held_out=False, classes="all", count=100):
+    return Table("ILSVRC/imagenet-1k", folder, held_out=held_out, classes=classes, count=count)
+
+
+def on_disk(folder, size):
+    return OnDisk(table(folder), table(folder, held_out=True), size=size)
 
 
 @pytest.fixture(params=["memory", "disk"])
 def source(request, imagenet):
     if request.param == "memory":
         return InMemory(digits(False), digits(True), size=16, margin=2)
-    return OnDisk("ILSVRC/imagenet-1k", imagenet, size=16)
+    return on_disk(imagenet, 16)
 
 
 def pixels(source, batch):
@@ -57,7 +71,7 @@ def test_images_are_evaluated_as_they_are_from_all_over_the_set(source):
 
 
 def test_an_epoch_on_disk_sees_every_image_once(imagenet):
-    source = OnDisk("ILSVRC/imagenet-1k", imagenet, size=8)
+    source = on_disk(imagenet, 8)
     assert (len(source), source.classes) == (12, 1000)
     seen = [labels(source, one) for one in islice(source.batches(6, slice(0, 6), (0,), 0), 4)]
     orders = [np.concatenate(half).tolist() for half in (seen[:2], seen[2:])]
@@ -98,5 +112,55 @@ def test_flips_and_crops_by_hand():
 
 
 def test_images_of_different_sizes_are_not_for_the_memory(imagenet):
-    with pytest.raises(UserError, match="images that are kept in memory are of one size, but those of"):
+    with pytest.raises(UserError, match="images that are kept in memory are of one size and all grey or none, but"):
         read("ILSVRC/imagenet-1k", imagenet, held_out=False, count=10)
+
+
+def test_a_table_takes_the_first_rows_or_where_they_lack_a_class_rows_from_all_over(imagenet):
+    assert table(imagenet).labels.tolist() == [min(100 * n, 999) for n in range(12)]
+    assert table(imagenet, count=4).labels.tolist() == [0, 300, 600, 900]
+    chosen = table(imagenet, classes="200-500")
+    assert (chosen.labels.tolist(), chosen.classes) == ([0, 100, 200, 300], 301)
+    assert np.asarray(chosen.image(0)).mean() == pytest.approx(np.asarray(table(imagenet).image(2)).mean())
+    with pytest.raises(UserError, match=r"there are images of the classes 1-99 to take, but train of .* has none"):
+        table(imagenet, classes="1-99")
+
+
+def test_labels_that_are_words_get_one_sentence(tmp_path):
+    (tmp_path / "animals").mkdir()
+    rows = {"image": [encoded(np.zeros((8, 8, 3), np.uint8))], "label": ["cat"]}
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "animals" / "train.parquet")
+    with pytest.raises(UserError, match="labels are whole numbers, but those of me/animals are not: 'cat'"):
+        read("me/animals", tmp_path, held_out=False, count=1)
+
+
+def test_digits_are_not_mirrored():
+    source = InMemory(digits(False), digits(True), size=8, margin=0)
+    batches = islice(source.batches(64, slice(0, 64), (0,), 0), 5)
+    assert not any(batch["variation"].flip.any() for batch in batches)
+    source = InMemory(photographs(False), photographs(True), size=16, margin=0)
+    assert 10 < next(source.batches(64, slice(0, 64), (0,), 0))["variation"].flip.sum() < 54
+
+
+def test_workers_that_decode_end_with_the_process_that_began_them(imagenet):
+    """A process from which nothing can clean up after itself, as it is killed."""
+    program = f"""
+from pathlib import Path
+from gradsurgery.lab.vision.disk import OnDisk
+from gradsurgery.lab.vision.table import Table
+if __name__ == "__main__":
+    rows = Table("ILSVRC/imagenet-1k", Path({str(imagenet)!r}), held_out=False, classes="all", count=9)
+    batches = OnDisk(rows, rows, size=8).batches(4, slice(0, 4), (0,), 0)
+    next(batches)
+    print("ready", flush=True)
+    input()
+"""
+    script = imagenet / "decode.py"
+    script.write_text(program)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        workers = [pid for pid in children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert workers
+        process.kill()
+    wait_until_ended(workers)

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from gradsurgery.lab.processes import leads
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.processes import agreed_number, leads
 
 State = Any
 _LOG = logging.getLogger(__name__)
@@ -41,22 +42,25 @@ class Checkpoint:
         Args:
             like: a state of the same structure, on the devices where this one shall be.
         """
-        saved = self._saved()
-        if not saved:
-            return None
-        import orbax.checkpoint as ocp
+        while (calls := agreed_number(max(self._saved(), default=-1))) >= 0:
+            import orbax.checkpoint as ocp
 
-        shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        for calls in reversed(saved):
+            if calls not in self._saved():
+                raise UserError(f"processes that train together all see --folder, but this one has no {self._folder}")
+            shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
                     return calls, checkpointer.restore(self._folder / str(calls), shapes)
             except Exception as error:  # whatever is wrong with it, the run can be told again from the start
-                aside = self._folder / f"{calls}.unreadable"
-                shutil.rmtree(aside, ignore_errors=True)
-                (self._folder / str(calls)).rename(aside)
-                _LOG.warning("a checkpoint could not be read and was put aside as %s: %s", aside, error)
+                if leads():
+                    self._put_aside(calls, error)
         return None
+
+    def _put_aside(self, calls: int, error: Exception) -> None:
+        aside = self._folder / f"{calls}.unreadable"
+        shutil.rmtree(aside, ignore_errors=True)
+        (self._folder / str(calls)).rename(aside)
+        _LOG.warning("a checkpoint could not be read and was put aside as %s: %s", aside, error)
 
     def clear(self) -> None:
         """Remove what is saved."""

@@ -43,8 +43,7 @@ class Placement:
 
     def own(self, tree: Tree) -> Tree:
         """A batch split along its first axis, of which this process has its own part (all of it, if it is alone)."""
-        sizes = [leaf.shape[0] * jax.process_count() for leaf in jax.tree.leaves(tree)]
-        if jax.process_count() == 1 or any(size % self._count for size in sizes):
+        if jax.process_count() == 1:
             return self.batches(tree, axis=0)
         sharding = NamedSharding(self._mesh, PartitionSpec("data"))  # type: ignore[no-untyped-call]
         return jax.make_array_from_process_local_data(sharding, tree)  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ class Conclusion:
 class Task(ABC):
     """A problem made ready for its runs: data loaded, functions compiled once for all weights and seeds.
 
-    A run is a state that advances by calls, each one call into XLA; between calls it can be saved and taken up again.
+    A run is a state that advances by calls, of many steps each; between calls it can be saved and taken up again.
     """
 
     calls: int

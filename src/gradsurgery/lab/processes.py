@@ -23,10 +23,13 @@ def join(which: str) -> None:
     given = re.fullmatch(r"(\d+)/(\d+)@(\S+:\d+)", which)
     if which != "auto" and (given is None or int(given[1]) >= int(given[2])):
         raise UserError(f"a process is auto, or its number and their count as 0/2@host:1234, but got {which!r}")
-    if given is None:
-        jax.distributed.initialize()
-    else:
-        jax.distributed.initialize(given[3], num_processes=int(given[2]), process_id=int(given[1]))
+    try:
+        if given is None:
+            jax.distributed.initialize()
+        else:
+            jax.distributed.initialize(given[3], num_processes=int(given[2]), process_id=int(given[1]))
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"could not meet the other processes ({str(error).splitlines()[0]})") from error
 
 
 def leads() -> bool:
@@ -36,6 +39,9 @@ def leads() -> bool:
 
 def agreed(*answers: bool) -> tuple[bool, ...]:
     """The first process's answers, for all of them."""
-    if jax.process_count() == 1:
-        return answers
-    return tuple(bool(answer) for answer in multihost_utils.broadcast_one_to_all(np.asarray(answers)))
+    return tuple(bool(agreed_number(answer)) for answer in answers)
+
+
+def agreed_number(number: int) -> int:
+    """The first process's number, for all of them."""
+    return number if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int64(number)))

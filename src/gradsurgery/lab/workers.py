@@ -124,8 +124,7 @@ class _Messenger:
 
 
 def _work(end: Connection, train: Train, runs: Sequence[RunSpec], path: Path, own: Sequence[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if own and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, own)  # before jax counts the cores: two pools of threads on all would be in the way
     try:
@@ -135,7 +134,13 @@ def _work(end: Connection, train: Train, runs: Sequence[RunSpec], path: Path, ow
         end.send(error)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process, a worker, with the one that began it, and not by a Ctrl-C, which is meant for that one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -28,10 +28,6 @@ class ResNetShape:
     small_images: bool = False
 
 
-RESNET18 = ResNetShape((2, 2, 2, 2), bottleneck=False)
-RESNET50 = ResNetShape((3, 4, 6, 3), bottleneck=True)
-
-
 class Convolution(nnx.Module):
     """A convolution without bias and the norm of its output.
 

@@ -123,9 +123,7 @@ problem = Problem(
             rhos=(0.03,),
         ),
         "paper": Scale(
-            settings=_with_aux(
-                weights.PAPER, aux_data="uoft-cs/cifar10", train_images=50_000, test_images=10_000, margin=4
-            ),
+            settings=_with_aux(weights.PAPER, aux_data="uoft-cs/cifar10"),
             methods=COMPARED,
             lams=tuple(float(10**exponent) for exponent in np.linspace(-3, 1, 9)),
             rhos=(0.01,),

@@ -117,7 +117,11 @@ LAPTOP: dict[str, Setting] = {
 PAPER: dict[str, Setting] = {
     "main_data": "ILSVRC/imagenet-1k",
     "main_from_disk": True,
+    "main_classes": "all",
+    "train_images": 1_281_167,
+    "test_images": 50_000,
     "pixels": 224,
+    "margin": 4,
     "blocks": "3,4,6,3",
     "bottleneck": True,
     "width": 64,

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -22,9 +21,8 @@ from PIL import Image
 
 from gradsurgery.lab.order import Seeds, drawn
 from gradsurgery.lab.vision.images import Array
-from gradsurgery.lab.vision.memory import spread
-from gradsurgery.lab.vision.table import Table
-from gradsurgery.lab.workers import cores
+from gradsurgery.lab.vision.table import Table, spread
+from gradsurgery.lab.workers import cores, end_with_parent
 
 Tree = Any
 CHUNK = 64
@@ -47,15 +45,14 @@ class OnDisk:
     """Images to train on and images held out, of any sizes, made squares of one size.
 
     Args:
-        name: the hub id of their dataset.
-        data_dir: a folder that stands in for the hub.
+        train: the images to train on.
+        test: those held out.
         size: of the squares.
     """
 
-    def __init__(self, name: str, data_dir: Path | None, *, size: int) -> None:
-        self._size = size
-        self._train, self._test = (Table(name, data_dir, held_out=held_out) for held_out in (False, True))
-        self.classes = max(self._train.classes, self._test.classes)
+    def __init__(self, train: Table, test: Table, *, size: int) -> None:
+        self._size, self._train, self._test = size, train, test
+        self.classes = train.classes
         self.data: Tree = {}
 
     def __len__(self) -> int:
@@ -155,6 +152,10 @@ class _Evaluation:
         }
 
 
+def _init(number: int, count: int) -> None:
+    end_with_parent()
+
+
 def _batches(source: _Source, part: slice) -> Iterator[Tree]:
     """Batches of as many examples as a part has, made by one worker a core."""
     import grain  # slow to import, and small images need none
@@ -164,10 +165,11 @@ def _batches(source: _Source, part: slice) -> Iterator[Tree]:
         flags.FLAGS.mark_as_parsed()  # grain asks for some, and does not start workers before
     size = part.stop - part.start
     chunk = math.gcd(size, CHUNK)
-    workers = len(cores())
+    workers = min(len(cores()), math.ceil(len(source) / chunk))
     each = max(2, math.ceil(AHEAD * size / chunk / workers))
     ahead = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=each)
-    dataset = grain.MapDataset.source(source).batch(chunk).to_iter_dataset().mp_prefetch(ahead)
-    with closing(iter(dataset)) as chunks:  # its workers end with it
+    one_by_one = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)  # in a worker; else 500 chunks in each
+    dataset = grain.MapDataset.source(source).batch(chunk).to_iter_dataset(one_by_one)
+    with closing(iter(dataset.mp_prefetch(ahead, worker_init_fn=_init))) as chunks:  # its workers end with it
         while together := list(islice(chunks, size // chunk)):
             yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *together)

@@ -1,13 +1,13 @@
 """Sets of images, whole in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.vision.table import Table
+from gradsurgery.lab.vision.table import Table, span
 
 Array = np.ndarray[Any, Any]
 
@@ -22,30 +22,43 @@ class Images:
     """(number,) from 0."""
     classes: int
     """How many there are."""
+    mirrored: bool = True
+    """Whether left and right may change places, and the labels stay true."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, chosen: Any) -> "Images":
-        return Images(self.pixels[chosen], self.labels[chosen], self.classes)
+        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
 
 
 def read(name: str, data_dir: Path | None, *, held_out: bool, count: int, classes: str = "all") -> Images:
-    """The first so many images of a set that needs no download, or of a dataset with no more than fit in memory.
+    """Images of a set that needs no download, or of a dataset, no more than fit in memory.
 
     Args:
         name: ``digits``, ``photographs``, or a hub id.
         data_dir: a folder that stands in for the hub.
         held_out: whether to take those kept for evaluation.
         count: how many at most.
-        classes: ``all``, or the first and the last that are taken, as ``0-4``.
+        classes: see ``Table``.
     """
-    found = BUILT_IN[name](held_out) if name in BUILT_IN else _hub(name, data_dir, held_out)
-    if classes != "all":
-        first, last = _range(classes, found.classes)
-        found = found[(found.labels >= first) & (found.labels <= last)]
-        found = Images(found.pixels, found.labels - first, last - first + 1)
-    return found[:count]
+    if name in BUILT_IN:
+        found = BUILT_IN[name](held_out)
+        first, last = span(classes, found.classes)
+        chosen = found[(found.labels >= first) & (found.labels <= last)][:count]
+        return replace(chosen, labels=chosen.labels - first, classes=last - first + 1)
+    table = Table(name, data_dir, held_out=held_out, classes=classes, count=count)
+    pixels: list[Array] = []
+    for place in range(len(table)):
+        image = table.image(place)
+        decoded = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+        if pixels and decoded.shape != pixels[0].shape:
+            raise UserError(
+                f"images that are kept in memory are of one size and all grey or none, but those of {name} are not"
+            )
+        pixels.append(decoded)
+    whole = np.stack(pixels)
+    return Images(whole if whole.ndim == 4 else whole[..., None], table.labels, table.classes)
 
 
 def digits(held_out: bool) -> Images:
@@ -54,7 +67,7 @@ def digits(held_out: bool) -> Images:
 
     pixels, labels = load_digits(return_X_y=True)
     pixels = (pixels.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
-    return _part(Images(pixels, labels.astype(np.int32), 10), held_out)
+    return _part(Images(pixels, labels.astype(np.int32), 10, mirrored=False), held_out)
 
 
 def photographs(held_out: bool, size: int = 16) -> Images:
@@ -82,19 +95,3 @@ def _part(images: Images, held_out: bool) -> Images:
     order = np.random.default_rng(0).permutation(len(images))
     cut = len(images) * 4 // 5
     return images[order[cut:] if held_out else order[:cut]]
-
-
-def _hub(name: str, data_dir: Path | None, held_out: bool) -> Images:
-    table = Table(name, data_dir, held_out=held_out)
-    pixels = [np.asarray(table.image(number)) for number in range(len(table))]
-    if len({one.shape for one in pixels}) > 1:
-        raise UserError(f"images that are kept in memory are of one size, but those of {name} are not")
-    whole = np.stack(pixels)
-    return Images(whole if whole.ndim == 4 else whole[..., None], table.labels, table.classes)
-
-
-def _range(text: str, classes: int) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < classes):
-        raise UserError(f"classes are all, or the first and the last as 0-{classes - 1}, but got {text!r}")
-    return int(first), int(last)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.lab.order import Seeds, drawn
-from gradsurgery.lab.vision.images import Array, Images
+from gradsurgery.lab.vision.images import Images
+from gradsurgery.lab.vision.table import spread
 from gradsurgery.lab.vision.variation import drawn_variation, no_variation, varied
 
 Tree = Any
@@ -27,7 +28,8 @@ class InMemory:
 
     def __init__(self, train: Images, test: Images, *, size: int, margin: int) -> None:
         self._size, self._margin, self._train, self._test = size, margin, len(train), len(test)
-        self.classes = max(train.classes, test.classes)
+        self._flips = train.mirrored
+        self.classes = train.classes
         self.data = {
             "pixels": np.concatenate([train.pixels, test.pixels]),
             "labels": np.concatenate([train.labels, test.labels]),
@@ -41,7 +43,7 @@ class InMemory:
         """This part of each batch, from the step ``start`` on."""
         for step in count(start):
             index = drawn(self._train, batch, seeds, step * batch)
-            variation = drawn_variation(batch, self._margin, (*seeds, step, 1))
+            variation = drawn_variation(batch, self._margin, (*seeds, step, 1), flips=self._flips)
             yield jax.tree.map(lambda leaf: leaf[part], {"index": index, "variation": variation})
 
     def looked_at(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
@@ -62,8 +64,3 @@ class InMemory:
     def labels(self, data: Tree, batch: Tree) -> jax.Array:
         """The labels of a batch."""
         return data["labels"][batch["index"]]
-
-
-def spread(length: int, number: int) -> Array:
-    """So many places, at equal distances, of a set of this length; all of them, some more than once, if it is short."""
-    return np.arange(number) * length // number

@@ -1,5 +1,6 @@
 """Which part of each batch a process makes, where several train together; one alone makes all of it."""
 
+import math
 from collections.abc import Mapping
 
 import jax
@@ -12,21 +13,23 @@ class Parts:
     """The parts of batches that are this process's own.
 
     Args:
-        settings: ``batch``, the examples of a step, and ``evaluated``, those of an evaluation of each set.
+        settings: ``batch``, the examples of a step, and ``evaluated``, those of an evaluation of each set, or a few
+            less, where all devices could not share them equally.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         batch, number = int(settings["batch"]), int(settings["evaluated"])
-        processes, devices = jax.process_count(), len(jax.devices())
-        if processes > 1 and batch % devices:
-            raise UserError(f"{devices} devices share a batch, so it is a multiple of them, but got {batch}")
-        fitting = [size for size in range(1, batch + 1) if number % size == 0 and size % devices == 0]
-        if processes > 1 and not fitting:
-            raise UserError(f"{devices} devices share what is evaluated, so it is a multiple of them, but got {number}")
-        size = max(fitting or [size for size in range(1, batch + 1) if number % size == 0])
+        devices = len(jax.devices())
+        if batch % devices or number < devices:
+            raise UserError(
+                f"{devices} devices share each batch, so that it is a multiple of them, and no fewer are evaluated, "
+                f"but got a batch of {batch} and {number} evaluated"
+            )
+        batches = math.ceil(number / batch)
+        size = number // batches // devices * devices
         self.trained = _own(batch)
         """Of a batch to train on."""
-        self.evaluated = number, size, _own(size)
+        self.evaluated = batches * size, size, _own(size)
         """How many examples are evaluated, in batches of which size, and the part of these."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problems import cifar10mnist
 from gradsurgery.lab.vision.images import Images
 from gradsurgery.lab.vision.overlay import inked
@@ -34,8 +35,12 @@ def main() -> None:
     parser.add_argument("--scale", default="demo")
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
-    settings = cifar10mnist.problem.scale(options.scale).settings
-    sheet(*cifar10mnist.pictures_and_inks(settings, options.data_dir, held_out=False)).savefig(options.path, dpi=100)
+    try:
+        settings = cifar10mnist.problem.scale(options.scale).settings
+        both = cifar10mnist.pictures_and_inks(settings, options.data_dir, held_out=False)
+    except UserError as error:
+        parser.error(str(error))
+    sheet(*both).savefig(options.path, dpi=100)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ class Variation(NamedTuple):
     """(number,), whether left and right change places."""
 
 
-def drawn_variation(count: int, margin: int, seeds: Seeds) -> Variation:
-    """Any crop and flip is as likely as any other."""
+def drawn_variation(count: int, margin: int, seeds: Seeds, *, flips: bool) -> Variation:
+    """Any crop is as likely as any other; so is either side, if images may be flipped."""
     chance = np.random.default_rng(seeds)
-    return Variation(chance.integers(0, 2 * margin + 1, (count, 2), np.int32), chance.random(count) < 0.5)
+    shift = chance.integers(0, 2 * margin + 1, (count, 2), np.int32)
+    return Variation(shift, (chance.random(count) < 0.5) & flips)
 
 
 def no_variation(count: int, margin: int) -> Variation:
