@@ -6,6 +6,7 @@ import pytest
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.vision.images import Images, digits, photographs, read
 from gradsurgery.lab.vision.overlay import inked, inks
+from gradsurgery.lab.vision.sheet import main, sheet
 
 
 def test_what_is_held_out_is_in_no_training_set():
@@ -51,3 +52,17 @@ def test_ink_covers_as_much_as_it_is_bright():
     background = np.full((1, 1, 3, 3), 0.5, np.float32)
     ink = np.array([0, 51, 255], np.uint8).reshape(1, 1, 3, 1)
     np.testing.assert_allclose(inked(background, ink)[0, 0, :, 0], [0.5, 0.8 * 0.5 + 0.2, 1.0], rtol=1e-6)
+
+
+def test_a_sheet_shows_the_first_images_with_their_labels(tmp_path, monkeypatch):
+    pictures = photographs(False)[:12]
+    laid = inks(pictures, digits(False), held_out=False)
+    figure = sheet(pictures, laid, rows=2, columns=5)
+    titles = [f"{label}, {digit}" for label, digit in zip(pictures.labels, laid.labels, strict=True)]
+    assert [panel.get_title() for panel in figure.axes] == titles[:10]
+    monkeypatch.setattr("sys.argv", ["sheet", str(tmp_path / "sheet.png")])
+    main()
+    assert (tmp_path / "sheet.png").stat().st_size > 10_000
+    monkeypatch.setattr("sys.argv", ["sheet", "sheet.png", "--scale", "huge"])
+    with pytest.raises(SystemExit, match="2"):
+        main()

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from gradsurgery.lab.checkpoint import Checkpoint
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.placement import Placement
 from gradsurgery.lab.problems import problem
+from gradsurgery.lab.vision.parts import Parts
 
 DEVICES = jax.devices()
 
@@ -92,6 +94,36 @@ def test_batches_are_split_where_the_devices_divide_them():
     for shape, part in {(3, 16, 5): (3, 2, 5), (3, 12, 5): (3, 12, 5), (3,): (3,)}.items():
         assert place.batches(np.zeros(shape), axis=1).addressable_shards[0].data.shape == part
     assert place.batches(np.zeros((8, 8)), axis=None).addressable_shards[0].data.shape == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("devices", "batch", "evaluated", "expected"),
+    [
+        (1, 2048, 50_000, (50_000, 2000)),
+        (8, 2048, 50_000, (50_000, 2000)),
+        (64, 2048, 50_000, (49_600, 1984)),
+        (1, 64, 1009, (1008, 63)),
+        (1, 64, 20, (20, 20)),
+    ],
+)
+def test_devices_share_what_is_evaluated_equally(monkeypatch, devices, batch, evaluated, expected):
+    monkeypatch.setattr(jax, "devices", lambda: [None] * devices)
+    parts = Parts({"batch": batch, "evaluated": evaluated})
+    assert parts.evaluated == (*expected, slice(0, expected[1]))
+
+
+def test_each_process_makes_its_own_part(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 4)
+    monkeypatch.setattr(jax, "process_index", lambda: 2)
+    parts = Parts({"batch": 64, "evaluated": 100})
+    assert parts.trained == slice(32, 48)
+    assert parts.evaluated == (96, 48, slice(24, 36))
+
+
+@pytest.mark.parametrize(("batch", "evaluated"), [(60, 100), (64, 7)])
+def test_what_devices_cannot_share_gets_one_sentence(batch, evaluated):
+    with pytest.raises(UserError, match=f"8 devices share each batch.* but got a batch of {batch} and {evaluated}"):
+        Parts({"batch": batch, "evaluated": evaluated})
 
 
 def test_a_checkpoint_comes_back_in_parts(tmp_path):
