@@ -100,7 +100,13 @@ problem = Problem(
     scales={
         "demo": Scale(
             settings=_with_aux(
-                weights.DEMO, aux_data="digits", train_images=1437, test_images=360, epochs=10, warmup_epochs=1
+                weights.DEMO,
+                aux_data="digits",
+                train_images=1437,
+                test_images=360,
+                epochs=10,
+                warmup_epochs=1,
+                evaluated=256,
             ),
             methods=COMPARED,
             lams=(0.03, 0.1, 0.3, 1.0, 3.0),

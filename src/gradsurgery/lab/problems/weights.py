@@ -90,11 +90,11 @@ DEMO: dict[str, Setting] = {
     "bottleneck": False,
     "width": 8,
     "batch": 64,
-    "epochs": 100,
+    "epochs": 80,
     "warmup_epochs": 5,
     "learning_rate": 0.1,
     "rows_per_epoch": 1,
-    "evaluated": 256,
+    "evaluated": 128,
 }
 LAPTOP: dict[str, Setting] = {
     "main_data": "uoft-cs/cifar10",
