@@ -123,6 +123,7 @@ problem = Problem(
                 warmup_epochs=1,
                 learning_rate=0.3,
                 rows_per_epoch=5,
+                evaluated=1000,
             ),
             methods=COMPARED,
             lams=(0.01, 0.1, 0.3, 1.0, 10.0),

@@ -14,7 +14,7 @@ class Parts:
 
     Args:
         settings: ``batch``, the examples of a step, and ``evaluated``, those of an evaluation of each set, or a few
-            less, where all devices could not share them equally.
+            less where no batches of equal size would hold them all.
     """
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
@@ -25,7 +25,9 @@ class Parts:
                 f"{devices} devices share each batch, so that it is a multiple of them, and no fewer are evaluated, "
                 f"but got a batch of {batch} and {number} evaluated"
             )
-        batches = math.ceil(number / batch)
+        least = math.ceil(number / batch)
+        equal = (count for count in range(least, 2 * least + 1) if number % (count * devices) == 0)
+        batches = next(equal, least)
         size = number // batches // devices * devices
         self.trained = _own(batch)
         """Of a batch to train on."""
