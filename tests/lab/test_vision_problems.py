@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from test_text_problems import Breaker
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
@@ -36,27 +37,6 @@ def rows_of(task, run, calls):
     return state, rows
 
 
-class Silent:
-    """Watches a sweep."""
-
-    def begin(self, runs):
-        pass
-
-    def training(self, run, share, metrics):
-        pass
-
-    def done(self, run, metrics, trained):
-        pass
-
-
-class Breaker(Silent):
-    """Breaks a sweep off in its middle."""
-
-    def training(self, run, share, metrics):
-        if share >= 0.5:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_end(name, tmp_path, monkeypatch):
     first = jax.devices()[:1]
@@ -69,7 +49,7 @@ def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_
         with Store(folder / "store.sqlite") as store:
             return sweep(built, [run], store, folder=folder, watcher=watcher, checkpoint_every=0.0)[0]
 
-    straight = trained(tmp_path / "straight", Silent())
+    straight = trained(tmp_path / "straight", Breaker())
     assert [row["step"] for row in straight.metrics] == [0, 4, 8, 12, 16]
     measured = {"main", "aux", "accuracy_main"} | (set() if name == "weights" else {"accuracy_aux"})
     for row in straight.metrics:
@@ -77,8 +57,8 @@ def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_
             assert all(np.isfinite(row[f"{one}_{split}"]) for one in measured)
             assert 0 <= row[f"accuracy_main_{split}"] <= 1
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", Breaker())
-    assert trained(tmp_path / "broken", Silent()).metrics == straight.metrics
+        trained(tmp_path / "broken", Breaker(at=0.5))
+    assert trained(tmp_path / "broken", Breaker()).metrics == straight.metrics
 
 
 def test_the_demo_of_cifar10mnist_learns_both_labels():

@@ -20,11 +20,11 @@ from gradsurgery.lab.record import Setting
 from gradsurgery.lab.steps import StepTraining
 from gradsurgery.lab.training import Loss, Tree
 from gradsurgery.lab.vision.classification import (
-    accuracy,
     cross_entropy,
     descent,
     epochs,
     evaluated_on,
+    measured,
     network,
     trained_on,
 )
@@ -70,10 +70,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
 
     def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits, right = evaluated_on(net, params, extra, images(data, batch)), labels(data, batch)
-        return {
-            **{role: cross_entropy(logits[role], right[role]) for role in ROLES},
-            **{f"accuracy_{role}": accuracy(logits[role], right[role]) for role in ROLES},
-        }
+        return measured("main", logits["main"], right["main"]) | measured("aux", logits["aux"], right["aux"])
 
     def batches(seed: int, start: int) -> Iterator[Tree]:
         return backgrounds.batches(int(settings["batch"]), parts.trained, (seed,), start)

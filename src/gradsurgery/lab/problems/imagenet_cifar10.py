@@ -23,11 +23,11 @@ from gradsurgery.lab.record import Setting
 from gradsurgery.lab.steps import StepTraining
 from gradsurgery.lab.training import Loss, Tree
 from gradsurgery.lab.vision.classification import (
-    accuracy,
     cross_entropy,
     descent,
     epochs,
     evaluated_on,
+    measured,
     network,
     trained_on,
 )
@@ -57,12 +57,12 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         return of
 
     def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
-        measured: dict[str, jax.Array] = {}
+        seen: dict[str, jax.Array] = {}
         for role, one in found.items():
             images, labels = one.images(data[role], batch[role]), one.labels(data[role], batch[role])
             logits = evaluated_on(net, params, extra[role], images)[role]
-            measured |= {role: cross_entropy(logits, labels), f"accuracy_{role}": accuracy(logits, labels)}
-        return measured
+            seen |= measured(role, logits, labels)
+        return seen
 
     def batches(seed: int, start: int) -> Iterator[Tree]:
         streams = [

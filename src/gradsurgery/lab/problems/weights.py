@@ -22,11 +22,11 @@ from gradsurgery.lab.record import Setting
 from gradsurgery.lab.steps import StepTraining
 from gradsurgery.lab.training import Tree
 from gradsurgery.lab.vision.classification import (
-    accuracy,
     cross_entropy,
     descent,
     epochs,
     evaluated_on,
+    measured,
     network,
     trained_on,
 )
@@ -55,12 +55,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
 
     def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits = evaluated_on(net, params, extra, found.images(data, batch))["main"]
-        labels = found.labels(data, batch)
-        return {
-            "main": cross_entropy(logits, labels),
-            "aux": half_square(params),
-            "accuracy_main": accuracy(logits, labels),
-        }
+        return {**measured("main", logits, found.labels(data, batch)), "aux": half_square(params)}
 
     def batches(seed: int, start: int) -> Iterator[Tree]:
         return found.batches(int(settings["batch"]), parts.trained, (seed,), start)

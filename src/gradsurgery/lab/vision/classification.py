@@ -56,9 +56,10 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
-def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The share of a batch that is told right."""
-    return jnp.mean(jnp.argmax(logits, axis=-1) == labels)
+def measured(role: str, logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+    """The loss of a batch, and the share of it that is told right."""
+    right = jnp.mean(jnp.argmax(logits, axis=-1) == labels)
+    return {role: cross_entropy(logits, labels), f"accuracy_{role}": right}
 
 
 def epochs(settings: Mapping[str, Setting], images: int) -> tuple[int, int]:
