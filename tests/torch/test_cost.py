@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
-from gradsurgery.torch import blocks, passes
+from gradsurgery.torch import blocks, eager, native, number, passes
 from gradsurgery.torch import surgery as surgery_module
 from gradsurgery.torch.blocks import PIECE
 
@@ -86,14 +86,24 @@ def test_a_whole_step_never_waits_for_the_device(method, measure):
         assert surgery.diagnostics()
 
 
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Takes the CPU for an accelerator when called."""
+
+    def taken():
+        for module in (blocks, eager, number, passes, surgery_module):
+            monkeypatch.setattr(module, "apart", lambda device: True)
+
+    return taken
+
+
 @pytest.mark.parametrize("method", [gs.bloop(lam=(0.5, 0.1), rho=0.1), gs.bloop(lam=0.5), gs.gradvac(), gs.mgda()])
-def test_what_runs_on_an_accelerator_gives_the_same(method, monkeypatch):
+def test_what_runs_on_an_accelerator_gives_the_same(method, accelerator):
     """There formulas run on tensors and nothing branches; here the CPU is taken for one. The third step is unsound."""
     found = []
-    for accelerator in (False, True):
-        if accelerator:
-            for module in (blocks, passes, surgery_module):
-                monkeypatch.setattr(module, "apart", lambda device: True)
+    for there in (False, True):
+        if there:
+            accelerator()
         torch.manual_seed(0)
         parameters = [Parameter(torch.randn(300, 200)), Parameter(torch.randn(7))]
         surgery = gst.Surgery(parameters, method, measure=True)
@@ -113,10 +123,13 @@ def test_what_runs_on_an_accelerator_gives_the_same(method, monkeypatch):
     assert all(one.isfinite().all() for one in found[4])
 
 
-def test_compiled_passes_give_the_eager_result_and_compile_once():
+@pytest.mark.parametrize("there", [False, True], ids=["on a CPU", "on an accelerator"])
+def test_compiled_passes_give_the_eager_result_and_compile_once(there, accelerator):
     """For any number of steps and shapes, while the schedule of lam moves."""
+    if there:
+        accelerator()
     method = gs.bloop(lam=lambda step: 0.1 * (1 + step), rho=0.1)
-    shapes = [(300, 200), (64, 64, 3, 3), (7,), (1,), (), (100, 300)]
+    shapes = [(700, 300), (64, 64, 3, 3), (7,), (1,), (), (100, 300), (0, 3)]  # enough for two threads
     torch.manual_seed(0)
     both = [[Parameter(torch.zeros(shape)) for shape in shapes] for _ in range(2)]
     surgeries = [
@@ -125,7 +138,8 @@ def test_compiled_passes_give_the_eager_result_and_compile_once():
     ]
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    graphs = []
+    native.compiled.cache_clear()
+    compilations = []
     for _ in range(4):
         targets = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
         for parameters, surgery in zip(both, surgeries, strict=True):
@@ -133,7 +147,21 @@ def test_compiled_passes_give_the_eager_result_and_compile_once():
                 *(sum((p * t).sum() for p, t in zip(parameters, target, strict=True)) for target in targets)
             )
             surgery.apply()
-        for eager, compiled in zip(*both, strict=True):
-            torch.testing.assert_close(compiled.grad, eager.grad, rtol=1e-5, atol=1e-5)
-        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
-    assert graphs == [2, 2, 2, 2]
+        for eager_one, compiled_one in zip(*both, strict=True):
+            torch.testing.assert_close(compiled_one.grad, eager_one.grad, rtol=1e-5, atol=1e-5)
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        compilations.append((graphs, native.compiled.cache_info().misses))
+    assert compilations == [(2, 0) if there else (0, 1)] * 4
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"), [("no-such-compiler", "there is no no-such-compiler"), ("false", "false says")]
+)
+def test_a_compiler_that_cannot_is_told(compiler, said, monkeypatch):
+    monkeypatch.setenv("CXX", compiler)
+    native.compiled.cache_clear()
+    parameter = Parameter(torch.ones(3))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5), compile=True)
+    surgery.backward(parameter.sum(), parameter.square().sum())
+    with pytest.raises(RuntimeError, match=said):
+        surgery.apply()

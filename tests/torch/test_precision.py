@@ -10,12 +10,12 @@ import gradsurgery.torch as gst
 INPUTS = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
 
 
-def train(scale, steps=5, method=None, overflow_at=None, dtype=torch.bfloat16):
+def train(scale, steps=5, method=None, overflow_at=None, dtype=torch.bfloat16, compiled=False):
     torch.manual_seed(0)
     model = Sequential(Linear(4, 8), Tanh(), Linear(8, 2))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000) if scale else None
-    surgery = gst.Surgery(model.parameters(), method or gs.bloop(lam=0.5, rho=0.3))
+    surgery = gst.Surgery(model.parameters(), method or gs.bloop(lam=0.5, rho=0.3), compile=compiled)
     trace = []
     for step in range(steps):
         for batch in INPUTS.chunk(2):  # accumulation too
@@ -40,10 +40,11 @@ def train(scale, steps=5, method=None, overflow_at=None, dtype=torch.bfloat16):
 
 
 @pytest.mark.parametrize("method", [gs.bloop(lam=0.5, rho=0.3), gs.dynamic_barrier(lam=0.5, rho=0.3)], ids=repr)
-def test_the_result_does_not_depend_on_the_scale(method):
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_the_result_does_not_depend_on_the_scale(method, compiled):
     plain, plain_trace = train(None, method=method)
     for scale in (1.0, 2.0**10, 2.0**16):
-        scaled, trace = train(scale, method=method)
+        scaled, trace = train(scale, method=method, compiled=compiled)
         for one, other in zip(scaled, plain, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
         for one, other in zip(trace[-1][1], plain_trace[-1][1], strict=True):

@@ -83,6 +83,28 @@ def test_agree_for_100_steps(method, aux_count, dtype, tolerance, average_tolera
 
 
 @every_method
+def test_kernels_agree_for_100_steps(method, aux_count):
+    for direction, averages, expected, expected_averages in run(
+        method, history(aux_count, torch.float32), torch.float32, compile=True
+    ):
+        assert off(direction, expected) < 1e-5
+        for average, expected_average in zip(averages, expected_averages, strict=True):
+            assert off(average, expected_average) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2**-8), (torch.float16, 2**-11)]
+)
+def test_kernels_agree_for_every_type(dtype, tolerance):
+    for direction, averages, expected, expected_averages in run(
+        gs.bloop(lam=(0.5, 0.1), rho=0.1), history(2, dtype), dtype, compile=True
+    ):
+        assert off(direction, expected) < tolerance
+        for average, expected_average in zip(averages, expected_averages, strict=True):
+            assert off(average, expected_average) < (1e-12 if dtype == torch.float64 else 1e-5)
+
+
+@every_method
 @pytest.mark.parametrize(("dtype", "scales"), [(torch.float64, (1e-12, 1e12)), (torch.float32, (1e-6, 1e6))])
 def test_scaling_all_gradients_scales_the_direction(method, aux_count, dtype, scales):
     for scale in scales:
@@ -102,10 +124,11 @@ def test_zero_collinear_and_opposed_gradients(method, aux_count, factor):
 
 @every_method
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_count, bad):
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_count, bad, compiled):
     for place in range(1 + aux_count):
         parameters = some_parameters(torch.float32)
-        surgery = gst.Surgery(parameters, method)
+        surgery = gst.Surgery(parameters, method, compile=compiled)
         gradients = history(aux_count, torch.float32, steps=2)
         gradients[1, place, 20] = bad
         states = []

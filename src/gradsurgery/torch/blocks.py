@@ -1,10 +1,11 @@
 """Blocks: one parameter's vectors. Small ones are joined, large ones split."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from gradsurgery.torch.layout import by_stride
 from gradsurgery.torch.number import apart
@@ -67,39 +68,40 @@ class Joined(Block):
 
     def hand_back(self) -> None:
         """Copy what was written to where it belongs."""
-        sizes = [part.size for part in self.parts]
-        for index, vector in enumerate(self.written):
-            places = [part.written[index] for part in self.parts]
-            copies = zip(torch.split(vector, sizes), places, strict=True)
-            torch._foreach_copy_(places, [copy.view(place.shape) for copy, place in copies])
+        for vector, *places in zip(self.written, *(part.written for part in self.parts), strict=True):
+            torch._foreach_copy_(places, _unflatten_dense_tensors(vector, places))  # type: ignore[no-untyped-call]
 
 
-def joined(blocks: Iterable[Block]) -> list[Block]:
-    """The blocks flat: each large one by its own memory, and the small ones of each kind as one."""
-    large, small = [], dict[object, list[Block]]()
-    for block in blocks:
-        if block.size >= SMALL:
-            large.append(flat(block))
-        else:
-            small.setdefault(block.kind, []).append(block)
-    return [*large, *map(_join, small.values())]
+def joined(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks of one kind, flat: each large one by its own memory, and the small ones as one."""
+    large = [flat(block) for block in blocks if block.size >= SMALL]
+    small = [block for block in blocks if block.size < SMALL]
+    if not small:
+        return large
+    rows = zip(*(block.vectors for block in small), strict=True)
+    vectors = [_flatten_dense_tensors(row) for row in rows]  # type: ignore[no-untyped-call]
+    count = len(small[0].gradients)
+    return [*large, Joined(vectors[:count], vectors[count:], small)]
+
+
+def aligned(block: Block) -> Block:
+    """The block with all vectors in the order of the last gradient's elements: who lies otherwise is copied."""
+    last = block.gradients[-1]
+    stride = last.stride()
+    if all(gradient.stride() == stride for gradient in block.gradients):
+        return block
+    copies = [one if one.stride() == stride else torch.empty_like(last).copy_(one) for one in block.gradients]
+    return Block(copies, block.averages)
 
 
 def flat(block: Block) -> Block:
-    """The block as 1-d tensors that share its memory; a gradient that lies otherwise than the last is copied."""
+    """The block, aligned, as 1-d tensors that share its memory."""
+    block = aligned(block)
     last = block.gradients[-1]
-    stride = last.stride()
-    order = None if last.is_contiguous() else by_stride(last)
-
-    def flattened(tensor: Tensor) -> Tensor:
-        aligned = tensor if tensor.stride() == stride else torch.empty_like(last).copy_(tensor)
-        return (aligned if order is None else aligned.permute(order)).view(-1)
-
-    return Block([flattened(one) for one in block.gradients], [flattened(one) for one in block.averages])
-
-
-def _join(blocks: Sequence[Block]) -> Joined:
-    rows = zip(*(block.vectors for block in blocks), strict=True)
-    vectors = [torch.cat([tensor.reshape(-1) for tensor in row]) for row in rows]
-    count = len(blocks[0].gradients)
-    return Joined(vectors[:count], vectors[count:], blocks)
+    if last.is_contiguous():
+        return Block([one.view(-1) for one in block.gradients], [one.view(-1) for one in block.averages])
+    order = by_stride(last)
+    return Block(
+        [one.permute(order).view(-1) for one in block.gradients],
+        [one.permute(order).view(-1) for one in block.averages],
+    )

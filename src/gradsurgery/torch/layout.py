@@ -53,7 +53,8 @@ def unshared(tensor: Tensor) -> Tensor:
 
 def dense(tensor: Tensor) -> Tensor:
     """The tensor itself if its elements lie side by side in memory, else a copy whose elements do."""
-    return tensor if local(tensor).permute(by_stride(local(tensor))).is_contiguous() else tensor.contiguous()
+    here = local(tensor)
+    return tensor if here.is_contiguous() or here.permute(by_stride(here)).is_contiguous() else tensor.contiguous()
 
 
 def by_stride(tensor: Tensor) -> list[int]:

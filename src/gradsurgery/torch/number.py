@@ -1,9 +1,12 @@
-"""The type to compute in, and where numbers can be looked at."""
+"""Numbers: the type to compute in, where they can be looked at, and what formulas run on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from gradsurgery.scalar import Scalar
 
 Pairs = tuple[tuple[int, int], ...]
 """Inner products to form, by the places of their factors among the vectors of a block."""
@@ -23,3 +26,38 @@ def widened(vectors: Sequence[Tensor]) -> list[Tensor]:
     """The vectors in the type to compute in; those that have it are not copied."""
     dtype = wide(vectors[0].dtype)
     return [vector.to(dtype) for vector in vectors]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The scalars of formulas: on a CPU numpy's, with which they are quicker, else 0-d tensors, so that none waits."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def scalar(self, number: Scalar) -> Scalar:
+        """A number as formulas take it."""
+        tensor = self.tensor(number)
+        return tensor if apart(self.device) else tensor.numpy()[()]
+
+    def scalars(self, row: Tensor) -> Iterable[Scalar]:
+        """The elements of a 1-d tensor as formulas take them."""
+        return row.unbind() if apart(self.device) else row.numpy()
+
+    def tensor(self, number: Scalar) -> Tensor:
+        """A number, or the numbers of a tensor, as a tensor of this type on this device, without waiting for it."""
+        if isinstance(number, Tensor):
+            return number.to(self.device, self.dtype)
+        return torch.full((), float(number), dtype=self.dtype, device=self.device)
+
+    def row(self, numbers: Sequence[Scalar]) -> Tensor:
+        """The numbers as one 1-d tensor."""
+        if apart(self.device):
+            return torch.stack([self.tensor(number) for number in numbers])
+        return torch.tensor([float(number) for number in numbers], dtype=self.dtype)
+
+    def chosen(self, whether: Scalar, new: Scalar, old: Scalar) -> Scalar:
+        """The new number or the old."""
+        if isinstance(whether, Tensor):
+            return torch.where(whether, self.tensor(new), self.tensor(old))  # no branch: it would wait for the device
+        return new if whether else old

@@ -9,14 +9,16 @@ from torch import Tensor
 
 from gradsurgery.method import Method
 from gradsurgery.plan import Plan, asked, basis, plan
-from gradsurgery.torch.blocks import Block, flat
+from gradsurgery.scalar import Scalar
+from gradsurgery.torch.blocks import Block
+from gradsurgery.torch.compiled import Kernels
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.kernels import Kernels
 from gradsurgery.torch.layout import laid_like, parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.number import apart, wide
+from gradsurgery.torch.number import Numbers, Pairs, apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
-from gradsurgery.torch.passes import Passes, probes
+from gradsurgery.torch.passes import Passes, passes
+from gradsurgery.torch.probes import probes
 from gradsurgery.vector import Pair
 
 
@@ -38,7 +40,8 @@ class Surgery:
         params: parameters, or groups of them as for an optimiser, after the model is wrapped by DDP or FSDP2. Frozen
             ones are passed over.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
-        compile: whether to compile the two passes over memory with ``torch.compile``.
+        compile: whether to compile the two passes over memory: on a CPU by a C++ compiler (the one that ``CXX`` names,
+            or ``c++``), in a second or two, on an accelerator by ``torch.compile``.
         measure: whether to compute all inner products, so that ``diagnostics`` is complete.
     """
 
@@ -60,13 +63,14 @@ class Surgery:
         self._wrapping: Wrapping | None = None
         self._asked: dict[int, list[Pair]] = {}
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
-        self._dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+        widest = torch.float64 if torch.float64 in dtypes else torch.float32
+        self._numbers = Numbers(self._parameters[0].device, widest)
 
         self._steps = 0
         self._averages: list[list[Tensor | None]] = [[None] * len(dtypes) for _ in range(method.averages)]
-        self._mass = self._scalar(0.0)
-        self._memory = tuple(self._scalar(0.0) for _ in method.memory)
-        self._diagnostics: Mapping[str, Any] = {}
+        self._mass = self._numbers.scalar(0.0)
+        self._memory = (self._mass,) * len(method.memory)
+        self._last: Plan | None = None
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; called again before ``apply``, add to it (divide each loss accordingly).
@@ -101,7 +105,7 @@ class Surgery:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
         names = basis(self.method, aux_count)
         gradients = names[: 1 + aux_count]
-        scale = 1.0 if scaler is None else _number(scaler.scale(self._scalar(1.0)))
+        scale = 1.0 if scaler is None else self._numbers.scalar(scaler.scale(self._numbers.tensor(1.0)))
         unit = {name: scale if name in gradients else 1.0 for name in names}
         blocks, directions = self._blocks()
 
@@ -110,41 +114,40 @@ class Surgery:
         if aux_count not in self._asked:
             self._asked[aux_count] = asked(self.method, aux_count, measure=self._measure)
         pairs = list(dict.fromkeys([*self._asked[aux_count], *squares]))
-        passes = self._passes(blocks)
-        scaled = self._products(passes, names, pairs)
+        over = self._passes(blocks, tuple((names.index(a), names.index(b)) for a, b in pairs))
+        scaled = self._products(over, pairs)
         alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
-            products = {(a, b): _number(product) / unit[a] / unit[b] for (a, b), product in scaled.items()}
+            products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
             step = plan(
                 self.method,
                 aux_count,
                 dot=lambda a, b: products[a, b],
                 steps=self._steps,
-                mass=_number(self._scalar(self._mass)),
-                memory=tuple(_number(self._scalar(number)) for number in self._memory),
+                mass=self._mass,
+                memory=self._memory,
                 measure=self._measure,
             )
             weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in names]
 
-        sound = alike & (self._scalar(step.sound) > 0)
-        rho = torch.where(sound, self._scalar(0.0 if step.rho is None else step.rho), 0.0)
-        told = torch.where(alike, torch.stack([self._scalar(weight) for weight in weights]), torch.nan)
-        for some in passes.values():
-            some.finish(told, rho, None if scaler is None else self._scalar(scale))
+        sound = step.sound & alike
+        told = self._numbers.row([*weights, 0.0 if step.rho is None else step.rho * sound])
+        told = told if alike is True else torch.where(alike, told, torch.nan)
+        for some, _ in over:
+            some.finish(told[:-1], told[-1], None if scaler is None else self._numbers.tensor(scale))
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()
         self._remember(step, sound)
 
-    def _remember(self, step: Plan, sound: Tensor) -> None:
+    def _remember(self, step: Plan, sound: Scalar) -> None:
         """Move the scalars; the averages have moved in place."""
         self._steps += 1
-        self._mass = torch.where(sound, self._scalar(step.mass), self._scalar(self._mass))
+        self._mass = self._numbers.chosen(sound, step.mass, self._mass)
         self._memory = tuple(
-            torch.where(sound, self._scalar(new), self._scalar(old))
-            for new, old in zip(step.memory, self._memory, strict=True)
+            self._numbers.chosen(sound, new, old) for new, old in zip(step.memory, self._memory, strict=True)
         )
-        self._diagnostics = step.diagnostics
+        self._last = step
 
     def _blocks(self) -> tuple[list[tuple[Block, Shards | None]], list[Tensor | None]]:
         """The vectors of each parameter that has any, and for each parameter the tensor that becomes its direction."""
@@ -165,38 +168,32 @@ class Surgery:
             directions[index] = filled[-1] if reached else None  # the passes write it there
         return blocks, directions
 
-    def _passes(self, blocks: list[tuple[Block, Shards | None]]) -> dict[Shards | None, Passes]:
-        """The passes over the blocks that the same processes hold shards of."""
+    def _passes(self, blocks: list[tuple[Block, Shards | None]], pairs: Pairs) -> list[tuple[Passes, Shards | None]]:
+        """The passes over the blocks, apart for those that other processes hold shards of."""
         groups: dict[Shards | None, list[Block]] = {}
         for one, where in blocks:
             groups.setdefault(where, []).append(one)
-        return {where: Passes(some, self._kernels) for where, some in groups.items()}
+        return [(one, where) for where, some in groups.items() for one in passes(some, pairs, self._kernels)]
 
-    def _products(
-        self, passes: Mapping[Shards | None, Passes], names: tuple[str, ...], pairs: list[Pair]
-    ) -> dict[Pair, Tensor]:
+    def _products(self, over: list[tuple[Passes, Shards | None]], pairs: list[Pair]) -> dict[Pair, Scalar]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
         if not pairs:
             return {}
-        places = tuple((names.index(a), names.index(b)) for a, b in pairs)
-        sums = []
-        for where, some in passes.items():
-            parts = [self._scalar(part) for part in some.products(places)]
-            sums.append(sum_over_shards(torch.stack(parts).sum(0), where))
-        return dict(zip(pairs, torch.stack(sums).sum(0).unbind(), strict=True))
+        sums = [sum_over_shards(self._numbers.tensor(one.products()), where) for one, where in over]
+        return dict(zip(pairs, self._numbers.scalars(torch.stack(sums).sum(0)), strict=True))
 
     def _alike(
         self,
         gradients: tuple[str, ...],
-        squares: list[Tensor],
+        squares: list[Scalar],
         blocks: list[tuple[Block, Shards | None]],
         groups: list[Any],
-    ) -> Tensor:
+    ) -> Scalar:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
         if not squares:
-            return self._scalar(1.0) > 0
-        seen = torch.stack([self._scalar(probes(flat(one), index)) for index, (one, _) in enumerate(blocks)]).sum(0)
-        same = agreed(torch.stack(squares), seen, groups)
+            return True
+        seen = torch.stack([self._numbers.tensor(probes(one, index)) for index, (one, _) in enumerate(blocks)]).sum(0)
+        same = agreed(self._numbers.row(squares), seen, groups)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._steps == 0 or not apart(same.device):
             wrong = [name for name, one in zip(gradients, same.tolist(), strict=True) if not one]
@@ -205,21 +202,16 @@ class Surgery:
                     f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
                     f"not synchronised them; {WAY}"
                 )
-        return same.all()
-
-    def _scalar(self, number: Any) -> Tensor:
-        """A number as a tensor of the surgery's type, beside the first parameter, without waiting for the device."""
-        device = self._parameters[0].device
-        if isinstance(number, Tensor):
-            return number.to(device, self._dtype)
-        return torch.full((), float(number), dtype=self._dtype, device=device)
+        return same.all() if apart(same.device) else True
 
     def diagnostics(self) -> dict[str, Tensor]:
         """What the last step was like, by name; see ``gradsurgery.diagnosis`` for what each means.
 
         What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
         """
-        return {name: self._scalar(number) for name, number in self._diagnostics.items()}
+        with np.errstate(all="ignore"):
+            told = self._last.diagnostics if self._last else {}
+        return {name: self._numbers.tensor(number) for name, number in told.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on: averages, counts and scalars, in plain containers."""
@@ -227,8 +219,8 @@ class Surgery:
             "method": self.method.name,
             "shapes": [list(parameter.shape) for parameter in self._parameters],
             "steps": self._steps,
-            "mass": self._mass,
-            "memory": list(self._memory),
+            "mass": self._numbers.tensor(self._mass),
+            "memory": [self._numbers.tensor(number) for number in self._memory],
             "averages": [
                 [
                     # a zero for what is not there yet, as torch.distributed.checkpoint loads into what it finds
@@ -244,8 +236,8 @@ class Surgery:
         self._check(state)
         self._gathering.clear()
         self._steps = int(state["steps"])
-        self._mass = self._scalar(state["mass"]).clone()
-        self._memory = tuple(self._scalar(number).clone() for number in state["memory"])
+        self._mass = self._numbers.scalar(state["mass"].clone())
+        self._memory = tuple(self._numbers.scalar(number.clone()) for number in state["memory"])
         self._averages = [
             [
                 None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
@@ -271,8 +263,3 @@ class Surgery:
         for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
             if list(theirs) != ours:
                 raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
-
-
-def _number(tensor: Tensor) -> Any:
-    """A 0-d tensor as formulas take it: on a CPU numpy's number, with which they are quicker, else as it is."""
-    return tensor if apart(tensor.device) else tensor.numpy()[()]

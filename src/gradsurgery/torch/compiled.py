@@ -1,12 +1,13 @@
-"""The two passes as compiled kernels: one each for every type and device, whatever the lengths of the blocks."""
+"""The two passes by ``torch.compile``: one kernel each for every type, whatever the lengths of the blocks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradsurgery.torch.blocks import SMALL, Block
+from gradsurgery.torch.blocks import SMALL, Block, Joined, joined
+from gradsurgery.torch.eager import Eager
 from gradsurgery.torch.number import Pairs, widened
 
 TOGETHER = 8
@@ -14,6 +15,39 @@ TOGETHER = 8
 
 Group = list[list[Tensor]]
 """The vectors of as many blocks of one kind."""
+
+
+class Compiled:
+    """The two passes over blocks of one kind; see ``Passes``.
+
+    Args:
+        blocks: at least one; what is small even when joined is left to ``Eager``.
+        pairs: the inner products to form.
+        kernels: what was compiled so far.
+    """
+
+    def __init__(self, blocks: Sequence[Block], pairs: Pairs, kernels: "Kernels") -> None:
+        self._blocks, self._pairs, self._kernels = joined(blocks), pairs, kernels
+        large = [[_bare(vector) for vector in block.vectors] for block in self._blocks if block.size >= SMALL]
+        self._groups = [large[at : at + TOGETHER] for at in range(0, len(large), TOGETHER)]
+        small = [block for block in self._blocks if block.size < SMALL]
+        self._rest = Eager(small, pairs) if small else None
+
+    def products(self) -> Tensor:
+        """The inner products."""
+        found = [self._kernels.products(group, self._pairs) for group in self._groups]
+        return torch.stack([*found, *([self._rest.products()] if self._rest else [])]).sum(0)
+
+    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+        """Write the direction and move the averages."""
+        for group in reversed(self._groups):  # backwards, as what was read last is still in the cache
+            count = len(self._blocks[0].gradients)
+            self._kernels.finish(group, count, weights, rho, rho.new_ones(()) if scale is None else 1 / scale)
+        if self._rest:
+            self._rest.finish(weights, rho, scale)
+        for block in self._blocks:
+            if isinstance(block, Joined):
+                block.hand_back()
 
 
 class Kernels:
@@ -41,14 +75,6 @@ class Kernels:
             self._ready.add(key)
         missing = [[one.new_zeros(SMALL) for one in group[0]] for _ in range(TOGETHER - len(group))]
         return kernel([*group, *missing], *arguments)
-
-
-def grouped(blocks: Iterable[Block]) -> list[Group]:
-    """The blocks of each kind in groups for one call."""
-    kinds: dict[object, Group] = {}
-    for block in blocks:
-        kinds.setdefault(block.kind, []).append([_bare(vector) for vector in block.vectors])
-    return [some[at : at + TOGETHER] for some in kinds.values() for at in range(0, len(some), TOGETHER)]
 
 
 def _products(blocks: Group, pairs: Pairs) -> Tensor:

@@ -1,0 +1,102 @@
+"""The two passes on a CPU by a kernel in C++, ``native.cpp``: all blocks in one call, whatever their lengths."""
+
+import os
+import shlex
+import subprocess
+import sys
+from array import array
+from collections.abc import Sequence
+from ctypes import CDLL, c_double, c_int, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradsurgery.torch.blocks import Block, aligned
+from gradsurgery.torch.number import Pairs, wide
+
+SOURCE = Path(__file__).with_name("native.cpp")
+
+NAMES = {
+    torch.float64: "double",
+    torch.float32: "float",
+    torch.bfloat16: "c10::BFloat16",
+    torch.float16: "c10::Half",
+}
+"""What C++ calls the types."""
+
+
+class Native:
+    """The two passes over blocks of one kind; see ``Passes``.
+
+    Args:
+        blocks: at least one.
+        pairs: the inner products to form.
+    """
+
+    def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
+        self._blocks = [aligned(block) for block in blocks]  # held, as the table has no more than their addresses
+        first = self._blocks[0]
+        self._library = compiled(len(first.gradients), len(first.averages), pairs, first.gradients[0].dtype)
+        self._count = len(pairs)
+        sizes = array("q", [block.size for block in self._blocks])
+        addresses = array("q", [vector.data_ptr() for block in self._blocks for vector in block.vectors])
+        self._table = len(sizes), _address(sizes), _address(addresses), torch.get_num_threads()
+        self._held = sizes, addresses
+
+    def products(self) -> Tensor:
+        """The inner products."""
+        found = torch.empty(self._count, dtype=torch.float64)
+        self._library.products(*self._table, found.data_ptr())
+        return found
+
+    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+        """Write the direction and move the averages."""
+        speed = rho.item()
+        numbers = weights.to(torch.float64)
+        self._library.finish(
+            *self._table, numbers.data_ptr(), 1 - speed, speed if scale is None else speed / scale.item()
+        )
+
+
+@cache
+def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) -> CDLL:
+    """The kernels for steps with so many vectors, these inner products, and gradients of this type."""
+    definitions = {
+        "GRADIENTS": gradients,
+        "AVERAGES": averages,
+        "COUNT": len(pairs),
+        "PAIRS": ",".join(f"{{{a},{b}}}" for a, b in pairs),
+        "NUMBER": NAMES[dtype],
+        "WIDE": NAMES[wide(dtype)],
+    }
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    # the compilers of macOS come without OpenMP
+    parallel = ["-fopenmp"] if sys.platform == "linux" else ["-Wno-unknown-pragmas"]
+    options = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", *parallel]
+    options += [f"-I{Path(torch.__file__).parent / 'include'}"]
+    options += [f"-D{name}={value}" for name, value in definitions.items()]
+    with TemporaryDirectory() as folder:
+        library = Path(folder, "native.so")
+        try:
+            subprocess.run([*compiler, *options, SOURCE, "-o", library], check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise RuntimeError(
+                f"compile=True needs a C++ compiler, but there is no {compiler[0]}: install one, or name it in CXX"
+            ) from None
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(
+                f"compile=True needs a compiler of C++17, but {compiler[0]} says: {error.stderr}"
+            ) from None
+        found = CDLL(str(library))
+    table: list[Any] = [c_int64, c_void_p, c_void_p, c_int]
+    found.products.argtypes, found.products.restype = [*table, c_void_p], None
+    found.finish.argtypes, found.finish.restype = [*table, c_void_p, c_double, c_double], None
+    return found
+
+
+def _address(numbers: "array[int]") -> int:
+    return numbers.buffer_info()[0]
