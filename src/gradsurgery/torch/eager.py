@@ -1,6 +1,7 @@
 """The two passes by PyTorch's own operations."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -33,26 +34,56 @@ class Eager:
         """Write the direction and move the averages."""
         device, dtype = self._blocks[0].kind
         weights, rho = weights.to(device, wide(dtype)), rho.to(device, wide(dtype))
-        moving = apart(device) or bool(rho > 0)
+        form = (
+            partial(_form_unseen, weights.unbind(), rho)
+            if apart(device)
+            else partial(_form, weights.tolist(), rho.item())
+        )
         for block in reversed(self._blocks):  # backwards, as what was read last is still in the cache
             for piece in block.pieces():
-                _finish(piece, weights.unbind(), rho, scale, moving)
+                gradients = widened(piece.gradients)
+                form(gradients, piece.averages, scale)
+                if gradients[-1] is not piece.gradients[-1]:
+                    piece.gradients[-1].copy_(gradients[-1])
             if isinstance(block, Joined):
                 block.hand_back()
 
 
-def _finish(block: Block, weights: Sequence[Tensor], rho: Tensor, scale: Tensor | None, moving: bool) -> None:
-    gradients, averages = widened(block.gradients), block.averages
-    direction = gradients[-1].mul_(weights[len(gradients) - 1])
-    for vector, weight in zip([*gradients, *averages], weights, strict=True):
-        if vector is not direction:
-            direction.addcmul_(vector, weight)
-    for average, gradient in zip(averages, gradients, strict=False):
+def _form(
+    weights: Sequence[float],
+    rho: float,
+    gradients: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    scale: Tensor | None,
+) -> None:
+    """Write the direction over the last gradient and move the averages, by numbers that one may look at."""
+    *others, direction = gradients
+    *before, own = weights[: len(gradients)]
+    if before[0] == 1:  # main's, as in most methods: one operation in place of two
+        torch.add(others[0], direction, alpha=own, out=direction)
+    else:
+        direction.mul_(own).add_(others[0], alpha=before[0])
+    for vector, weight in zip([*others[1:], *averages], [*before[1:], *weights[len(gradients) :]], strict=True):
+        direction.add_(vector, alpha=weight)
+    if rho > 0:
+        for average, gradient in zip(averages, others, strict=False):
+            average.lerp_(gradient if scale is None else gradient / scale, rho)
+
+
+def _form_unseen(
+    weights: Sequence[Tensor],
+    rho: Tensor,
+    gradients: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    scale: Tensor | None,
+) -> None:
+    """The same by numbers on an accelerator, without waiting for it."""
+    *others, direction = gradients
+    *before, own = weights[: len(gradients)]
+    direction.mul_(own)
+    for vector, weight in zip([*others, *averages], [*before, *weights[len(gradients) :]], strict=True):
+        direction.addcmul_(vector, weight)
+    for average, gradient in zip(averages, others, strict=False):
         unscaled = gradient if scale is None else gradient / scale.to(gradient.device)
-        if apart(block.device):
-            # where, not a product with rho: 0 times NaN is NaN
-            average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
-        elif moving:
-            average.lerp_(unscaled, rho)
-    if direction is not block.gradients[-1]:
-        block.gradients[-1].copy_(direction)
+        # where, not a product with rho: 0 times NaN is NaN
+        average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
