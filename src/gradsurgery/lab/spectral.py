@@ -15,11 +15,11 @@ import jax.numpy as jnp
 Block = jax.Array
 """Right vectors, as columns by growing singular value that are orthonormal up to rounding."""
 
-_DEGREE = 4
+_DEGREE = 6
 _EDGE = 0.7  # at least, as a share of the largest eigenvalue: a steeper polynomial would leave one direction in float32
 
 
-def first_block(matrix: jax.Array, columns: int = 48) -> Block:
+def first_block(matrix: jax.Array, columns: int = 24) -> Block:
     """The block to start from: the last right singular vectors, at most ``columns``."""
     _, vectors = jnp.linalg.eigh(matrix.T @ matrix)
     return vectors[:, -columns:]
