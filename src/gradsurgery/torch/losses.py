@@ -63,7 +63,7 @@ def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor]
     graph = Graph([loss])
     inputs = None if wrapping.hooked or graph.hides_parameters else [one for one in parameters if one.requires_grad]
     try:
-        keep = graph.shares(Graph(later))
+        keep = bool(later) and graph.shares(Graph(later))
         if wrapping.goes_around(graph.nodes):
             wanted = [one for one in parameters if one.requires_grad]
             found = torch.autograd.grad(loss, wanted, retain_graph=keep, allow_unused=True)

@@ -1,6 +1,7 @@
 """``Surgery``: gathers the gradient of each loss apart, then leaves one direction in ``.grad``."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ class Surgery:
         if not pairs:
             return {}
         sums = [sum_over_shards(self._numbers.tensor(one.products()), where) for one, where in over]
-        return dict(zip(pairs, self._numbers.scalars(torch.stack(sums).sum(0)), strict=True))
+        return dict(zip(pairs, self._numbers.scalars(reduce(torch.add, sums)), strict=True))
 
     def _alike(
         self,
