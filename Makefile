@@ -9,7 +9,7 @@ test: setup
 	$(bin)/ruff format --check
 	$(bin)/ruff check
 	$(bin)/mypy
-	$(bin)/pytest
+	$(bin)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 pareto: .venv/lab
 	$(bin)/gradsurgery sweep lipschitz
