@@ -28,16 +28,21 @@ def measure(plan: Plan) -> list[Measure]:
     ):
         rivals = (torch_steps if name.startswith("torch") else jax_steps)(*problem)
         seconds = interleaved(rivals, plan.repetitions)
-        lines.append(Measure(f"{name}: whole step", ratios(seconds, "bloop", "mixed"), "mixed", at_most=1.05))
+        lines += [
+            Measure(
+                f"{name}: whole step{way.removeprefix('bloop')}", ratios(seconds, way, "mixed"), "mixed", at_most=1.05
+            )
+            for way in rivals
+            if way != "mixed"
+        ]
     return lines
 
 
 def torch_steps(
     model: nn.Module, main: Callable[[], torch.Tensor], aux: Callable[[], torch.Tensor]
 ) -> dict[str, Action]:
-    """A step of Adam by the sum of the losses, and by bloop."""
+    """A step of Adam by the sum of the losses, and by bloop, compiled or not."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-5)
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=LAM))
 
     def mixed() -> None:
         main().backward()
@@ -45,13 +50,18 @@ def torch_steps(
         optimiser.step()
         optimiser.zero_grad()
 
-    def bloop() -> None:
-        surgery.backward(main, aux)
-        surgery.apply()
-        optimiser.step()
-        optimiser.zero_grad()
+    def bloop(*, compiled: bool) -> Action:
+        surgery = gst.Surgery(model.parameters(), gs.bloop(lam=LAM), compile=compiled)
 
-    return {"mixed": mixed, "bloop": bloop}
+        def run() -> None:
+            surgery.backward(main, aux)
+            surgery.apply()
+            optimiser.step()
+            optimiser.zero_grad()
+
+        return run
+
+    return {"mixed": mixed, "bloop, compiled": bloop(compiled=True), "bloop, eager": bloop(compiled=False)}
 
 
 def jax_steps(params: Any, main: Callable[[Any], jax.Array], aux: Callable[[Any], jax.Array]) -> dict[str, Action]:
