@@ -65,8 +65,8 @@ struct Blocks {
   }
 };
 
-// Call work(thread, block, begin, end) for all elements; every thread has as many, side by side. In a pass backwards the
-// blocks that the pass before has read last come first, as they are still in the cache.
+// Call work(thread, block, begin, end) for all elements; every thread has as many, side by side. A pass backwards begins
+// with the blocks that the pass before has read last, as they are still in the cache.
 template <class Work>
 void shared_out(const Blocks& blocks, const int most, const bool backwards, const Work work) {
   const int64_t total = std::accumulate(blocks.sizes, blocks.sizes + blocks.count, int64_t{0});
@@ -141,7 +141,8 @@ extern "C" void products(const int64_t count, const int64_t* sizes, void* const*
   }
 }
 
-// The direction in place of the last gradient, and the averages moved, unless there is nothing to take: 0 times NaN is NaN.
+// The direction in place of the last gradient, and the averages moved, but left alone where there is nothing to take: 0
+// times NaN is NaN.
 extern "C" void finish(const int64_t count, const int64_t* sizes, void* const* addresses, const int threads,
                        const double* weights, const double keep, const double take) {
   Formula formula{{}, static_cast<WIDE>(keep), static_cast<WIDE>(take)};
