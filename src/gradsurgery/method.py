@@ -60,8 +60,10 @@ class Method:
 
     def at(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, and checked."""
-        now = {name: hyperparameter.at(getattr(self, name), step) for name in ("lam", "rho") if hasattr(self, name)}
-        return replace(self, **now)
+        given = {name: getattr(self, name) for name in ("lam", "rho") if hasattr(self, name)}
+        now = {name: hyperparameter.at(value, step) for name, value in given.items()}
+        changed = {name: value for name, value in now.items() if value is not given[name]}
+        return replace(self, **changed) if changed else self
 
     def direction(self, step: Step) -> Vector:
         """The formula: the direction for the optimiser to follow."""

@@ -31,8 +31,8 @@ class Gram:
     """
 
     def __init__(self, basis: Sequence[str], dot: Callable[[str, str], Scalar]) -> None:
-        self.basis = tuple(basis)
         self.products: dict[Pair, Scalar] = {}
+        self._places = {name: place for place, name in enumerate(basis)}
         self._dot = dot
 
     def vector(self, name: str) -> Vector:
@@ -41,7 +41,7 @@ class Gram:
 
     def product(self, a: str, b: str) -> Scalar:
         """The inner product of two basis vectors."""
-        pair = (a, b) if self.basis.index(a) <= self.basis.index(b) else (b, a)
+        pair = (a, b) if self._places[a] <= self._places[b] else (b, a)
         if pair not in self.products:
             self.products[pair] = self._dot(*pair)
         return self.products[pair]

@@ -87,10 +87,10 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
 def aligned(block: Block) -> Block:
     """The block with all vectors in the order of the last gradient's elements: who lies otherwise is copied."""
     last = block.gradients[-1]
-    stride = last.stride()
-    if all(gradient.stride() == stride for gradient in block.gradients):
+    strides = {one.stride() for one in block.gradients}
+    if len(strides) == 1:
         return block
-    copies = [one if one.stride() == stride else torch.empty_like(last).copy_(one) for one in block.gradients]
+    copies = [one if one.stride() == last.stride() else torch.empty_like(last).copy_(one) for one in block.gradients]
     return Block(copies, block.averages)
 
 

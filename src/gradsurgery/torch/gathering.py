@@ -42,10 +42,12 @@ class Gathering:
         try:
             for parameter, gradient in zip(self._parameters, before, strict=True):
                 parameter.grad = None if wrapping.sharded else gradient
-            with wrapping.advice():
-                now = value(loss, name)
-                backward(now, self._parameters, later, wrapping)
+            now = value(loss, name)
+            backward(now, self._parameters, later, wrapping)
             gradients = [_owned(parameter.grad, parameter, name) for parameter in self._parameters]
+        except RuntimeError as error:
+            wrapping.advise(error)
+            raise
         finally:
             for parameter in self._parameters:
                 parameter.grad = None

@@ -47,7 +47,7 @@ def unshared(tensor: Tensor) -> Tensor:
     if type(tensor) is not Tensor:
         return tensor
     # by size alone, a parameter that fills a bucket of DDP would pass for its owner
-    shared = tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+    shared = tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.nbytes
     return tensor.clone() if shared else tensor
 
 

@@ -36,9 +36,9 @@ class Graph:
         while stack:
             node = stack.pop()
             # leaves, which have nothing behind them, keep no tensors for the backward pass
-            if node is not None and node not in self.nodes and node.next_functions:
+            if node is not None and node not in self.nodes and (following := node.next_functions):
                 self.nodes.add(node)
-                stack.extend(following for following, _ in node.next_functions)
+                stack += [one for one, _ in following]
 
     def shares(self, other: "Graph") -> bool:
         """Whether one's backward pass frees what the other's needs."""
@@ -47,7 +47,7 @@ class Graph:
     @property
     def hides_parameters(self) -> bool:
         """Whether it has parts with a graph of their own, as reentrant activation checkpoints do."""
-        return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
+        return "CheckpointFunctionBackward" in {type(node).__name__ for node in self.nodes}
 
 
 def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor], wrapping: Wrapping) -> None:

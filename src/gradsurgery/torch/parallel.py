@@ -8,7 +8,6 @@ backward pass after a forward pass only, and says nothing when it does not. So w
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -17,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Shards = tuple[object, tuple[int, ...]]
 
 def distributed(tensor: Tensor) -> "TypeGuard[DTensor]":
     """Whether a tensor is a DTensor; looked up, not imported, which takes a while and which few need."""
-    if type(tensor) is Tensor:
+    if type(tensor) in (Tensor, Parameter):
         return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
@@ -108,17 +108,12 @@ class Wrapping:
         """
         return self.finds_unused and not any(type(node).__name__ == "_DDPSinkBackward" for node in nodes)
 
-    @contextmanager
-    def advice(self) -> Iterator[None]:
-        """Puts the advice of DDP and FSDP2, which is for one loss, into our terms."""
-        try:
-            yield
-        except RuntimeError as error:
-            if self.replicas and any(sign in str(error) for sign in _DDP):
-                raise RuntimeError(f"DistributedDataParallel cannot follow these backward passes; {WAY}") from error
-            if self.sharded and "mixed torch.Tensor and DTensor" in str(error):
-                raise RuntimeError(_GATHERED) from error
-            raise
+    def advise(self, error: RuntimeError) -> None:
+        """Raise the advice of DDP and FSDP2, which is for one loss, in our terms."""
+        if self.replicas and any(sign in str(error) for sign in _DDP):
+            raise RuntimeError(f"DistributedDataParallel cannot follow these backward passes; {WAY}") from error
+        if self.sharded and "mixed torch.Tensor and DTensor" in str(error):
+            raise RuntimeError(_GATHERED) from error
 
     def check(self, name: str) -> None:
         """Raise if FSDP2 holds gradients back: it would add them to those of the next loss."""

@@ -1,12 +1,14 @@
 """``Surgery``: gathers the gradient of each loss apart, then leaves one direction in ``.grad``."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from gradsurgery.method import Method
 from gradsurgery.plan import Plan, asked, basis, plan
@@ -62,7 +64,7 @@ class Surgery:
         self._gathering = Gathering(self._parameters)
         self._kernels = Kernels() if compile else None
         self._wrapping: Wrapping | None = None
-        self._asked: dict[int, list[Pair]] = {}
+        self._asks: dict[int, _Ask] = {}
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         widest = torch.float64 if torch.float64 in dtypes else torch.float32
         self._numbers = Numbers(self._parameters[0].device, widest)
@@ -104,20 +106,15 @@ class Surgery:
         aux_count = len(self._gathering.gradients) - 1
         if aux_count < 0:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        names = basis(self.method, aux_count)
-        gradients = names[: 1 + aux_count]
+        if aux_count not in self._asks:
+            self._asks[aux_count] = self._ask(aux_count)
+        ask = self._asks[aux_count]
         scale = 1.0 if scaler is None else self._numbers.scalar(scaler.scale(self._numbers.tensor(1.0)))
-        unit = {name: scale if name in gradients else 1.0 for name in names}
+        unit = dict.fromkeys(ask.names, 1.0) | dict.fromkeys(ask.gradients, scale)
         blocks, directions = self._blocks()
-
-        groups = self._wrapping.replicas if self._wrapping else []
-        squares = [(name, name) for name in gradients] if groups else []
-        if aux_count not in self._asked:
-            self._asked[aux_count] = asked(self.method, aux_count, measure=self._measure)
-        pairs = list(dict.fromkeys([*self._asked[aux_count], *squares]))
-        over = self._passes(blocks, tuple((names.index(a), names.index(b)) for a, b in pairs))
-        scaled = self._products(over, pairs)
-        alike = self._alike(gradients, [scaled[pair] for pair in squares], blocks, groups)
+        over = self._passes(blocks, ask.places)
+        scaled = self._products(over, ask.pairs)
+        alike = self._alike(ask, scaled, blocks)
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
             products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
             step = plan(
@@ -129,7 +126,7 @@ class Surgery:
                 memory=self._memory,
                 measure=self._measure,
             )
-            weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in names]
+            weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in ask.names]
 
         sound = step.sound & alike
         told = self._numbers.row([*weights, 0.0 if step.rho is None else step.rho * sound])
@@ -140,6 +137,15 @@ class Surgery:
             parameter.grad = direction
         self._gathering.clear()
         self._remember(step, sound)
+
+    def _ask(self, aux_count: int) -> "_Ask":
+        names = basis(self.method, aux_count)
+        gradients = names[: 1 + aux_count]
+        replicas = self._wrapping.replicas if self._wrapping else []
+        squares = [(name, name) for name in gradients] if replicas else []
+        pairs = dict.fromkeys([*asked(self.method, aux_count, measure=self._measure), *squares])
+        places = tuple((names.index(a), names.index(b)) for a, b in pairs)
+        return _Ask(names, gradients, tuple(pairs), places, replicas)
 
     def _remember(self, step: Plan, sound: Scalar) -> None:
         """Move the scalars; the averages have moved in place."""
@@ -176,28 +182,23 @@ class Surgery:
             groups.setdefault(where, []).append(one)
         return [(one, where) for where, some in groups.items() for one in passes(some, pairs, self._kernels)]
 
-    def _products(self, over: list[tuple[Passes, Shards | None]], pairs: list[Pair]) -> dict[Pair, Scalar]:
+    def _products(self, over: list[tuple[Passes, Shards | None]], pairs: tuple[Pair, ...]) -> dict[Pair, Scalar]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
         if not pairs:
             return {}
         sums = [sum_over_shards(self._numbers.tensor(one.products()), where) for one, where in over]
         return dict(zip(pairs, self._numbers.scalars(reduce(torch.add, sums)), strict=True))
 
-    def _alike(
-        self,
-        gradients: tuple[str, ...],
-        squares: list[Scalar],
-        blocks: list[tuple[Block, Shards | None]],
-        groups: list[Any],
-    ) -> Scalar:
+    def _alike(self, ask: "_Ask", products: Mapping[Pair, Scalar], blocks: list[tuple[Block, Shards | None]]) -> Scalar:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
-        if not squares:
+        if not ask.replicas:
             return True
         seen = torch.stack([self._numbers.tensor(probes(one, index)) for index, (one, _) in enumerate(blocks)]).sum(0)
-        same = agreed(self._numbers.row(squares), seen, groups)
+        squares = self._numbers.row([products[name, name] for name in ask.gradients])
+        same = agreed(squares, seen, ask.replicas)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._steps == 0 or not apart(same.device):
-            wrong = [name for name, one in zip(gradients, same.tolist(), strict=True) if not one]
+            wrong = [name for name, one in zip(ask.gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
                     f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
@@ -264,3 +265,19 @@ class Surgery:
         for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
             if list(theirs) != ours:
                 raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What a step with some number of auxiliary losses asks for: always the same."""
+
+    names: tuple[str, ...]
+    """The vectors."""
+    gradients: tuple[str, ...]
+    """Those of them that are gradients."""
+    pairs: tuple[Pair, ...]
+    """The inner products."""
+    places: Pairs
+    """The same, by the places of their factors among the vectors."""
+    replicas: list[ProcessGroup]
+    """The groups of processes that must hold the same gradients."""
