@@ -30,6 +30,7 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
         bars = rivals.barh(names, [1.0, *(line.median for line in beside)], color=colours)
         rivals.bar_label(bars, fmt="%.1f", padding=3)
         rivals.invert_yaxis()
+        rivals.margins(x=0.12)
         rivals.set(xlabel="time of a step, ours compiled = 1")
         levels.set_ylim(bottom=0)
         for panel in (parameters, levels):
