@@ -16,12 +16,13 @@ from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block
 from gradsurgery.torch.compiled import Kernels
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.layout import laid_like, parameters
+from gradsurgery.torch.layout import parameters
 from gradsurgery.torch.losses import Loss
 from gradsurgery.torch.number import Numbers, Pairs, apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
 from gradsurgery.torch.probes import probes
+from gradsurgery.torch.state import State
 from gradsurgery.vector import Pair
 
 
@@ -68,11 +69,7 @@ class Surgery:
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         widest = torch.float64 if torch.float64 in dtypes else torch.float32
         self._numbers = Numbers(self._parameters[0].device, widest)
-
-        self._steps = 0
-        self._averages: list[list[Tensor | None]] = [[None] * len(dtypes) for _ in range(method.averages)]
-        self._mass = self._numbers.scalar(0.0)
-        self._memory = (self._mass,) * len(method.memory)
+        self._state = State(method, self._parameters, self._numbers)
         self._last: Plan | None = None
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
@@ -121,9 +118,9 @@ class Surgery:
                 self.method,
                 aux_count,
                 dot=lambda a, b: products[a, b],
-                steps=self._steps,
-                mass=self._mass,
-                memory=self._memory,
+                steps=self._state.steps,
+                mass=self._state.mass,
+                memory=self._state.memory,
                 measure=self._measure,
             )
             weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in ask.names]
@@ -136,7 +133,8 @@ class Surgery:
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()
-        self._remember(step, sound)
+        self._state.move(step, sound)
+        self._last = step
 
     def _ask(self, aux_count: int) -> "_Ask":
         names = basis(self.method, aux_count)
@@ -147,15 +145,6 @@ class Surgery:
         places = tuple((names.index(a), names.index(b)) for a, b in pairs)
         return _Ask(names, gradients, tuple(pairs), places, replicas)
 
-    def _remember(self, step: Plan, sound: Scalar) -> None:
-        """Move the scalars; the averages have moved in place."""
-        self._steps += 1
-        self._mass = self._numbers.chosen(sound, step.mass, self._mass)
-        self._memory = tuple(
-            self._numbers.chosen(sound, new, old) for new, old in zip(step.memory, self._memory, strict=True)
-        )
-        self._last = step
-
     def _blocks(self) -> tuple[list[tuple[Block, Shards | None]], list[Tensor | None]]:
         """The vectors of each parameter that has any, and for each parameter the tensor that becomes its direction."""
         blocks: list[tuple[Block, Shards | None]] = []
@@ -164,13 +153,11 @@ class Surgery:
             gradients = [loss[index] for loss in self._gathering.gradients]
             reached = [gradient for gradient in gradients if gradient is not None]
             directions.append(None)
-            if not reached and all(level[index] is None for level in self._averages):
+            if not reached and not self._state.has_averages(index):
                 continue
             like = reached[0] if reached else torch.zeros_like(parameter)
             filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
-            averages = [laid_like(filled[-1], level[index]) for level in self._averages]
-            for level, average in zip(self._averages, averages, strict=True):
-                level[index] = average
+            averages = self._state.averages(index, like=filled[-1])
             blocks.append((Block(list(map(local, filled)), list(map(local, averages))), shards(parameter)))
             directions[index] = filled[-1] if reached else None  # the passes write it there
         return blocks, directions
@@ -197,7 +184,7 @@ class Surgery:
         squares = self._numbers.row([products[name, name] for name in ask.gradients])
         same = agreed(squares, seen, ask.replicas)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
-        if self._steps == 0 or not apart(same.device):
+        if self._state.steps == 0 or not apart(same.device):
             wrong = [name for name, one in zip(ask.gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
@@ -217,54 +204,12 @@ class Surgery:
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on: averages, counts and scalars, in plain containers."""
-        return {
-            "method": self.method.name,
-            "shapes": [list(parameter.shape) for parameter in self._parameters],
-            "steps": self._steps,
-            "mass": self._numbers.tensor(self._mass),
-            "memory": [self._numbers.tensor(number) for number in self._memory],
-            "averages": [
-                [
-                    # a zero for what is not there yet, as torch.distributed.checkpoint loads into what it finds
-                    torch.zeros_like(parameter, dtype=wide(parameter.dtype)) if average is None else average
-                    for average, parameter in zip(level, self._parameters, strict=True)
-                ]
-                for level in self._averages
-            ],
-        }
+        return self._state.saved()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state; hyperparameters stay those of this surgery's method."""
-        self._check(state)
+        self._state.load(state)
         self._gathering.clear()
-        self._steps = int(state["steps"])
-        self._mass = self._numbers.scalar(state["mass"].clone())
-        self._memory = tuple(self._numbers.scalar(number.clone()) for number in state["memory"])
-        self._averages = [
-            [
-                None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
-                for average, parameter in zip(level, self._parameters, strict=True)
-            ]
-            for level in state["averages"]
-        ]
-
-    def _check(self, state: Mapping[str, Any]) -> None:
-        """Raise unless the state is of this method and for these parameters."""
-        mine = self.state_dict()
-        if state["method"] != mine["method"]:
-            raise ValueError(f"the state is of the method {state['method']}, but this surgery's is {mine['method']}")
-        for what in ("averages", "memory"):
-            if len(state[what]) != len(mine[what]):
-                raise ValueError(
-                    f"the state has {len(state[what])} {what}, but {self.method!r} keeps {len(mine[what])}"
-                )
-        if len(state["shapes"]) != len(mine["shapes"]):
-            raise ValueError(
-                f"the state is for {len(state['shapes'])} parameters, but this surgery has {len(mine['shapes'])}"
-            )
-        for index, (theirs, ours) in enumerate(zip(state["shapes"], mine["shapes"], strict=True)):
-            if list(theirs) != ours:
-                raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
 
 
 @dataclass(frozen=True)
