@@ -96,7 +96,7 @@ def test_one_compilation_serves_all_weights_averages_and_seeds():
         state, _ = task.start(run)
         for call in range(2):
             state, _ = task.advance(run, state, call)
-    assert task._begin._cache_size() == task._advances["bloop"]._cache_size() == 1
+    assert task._begin._cache_size() == task._advance._cache_size() == 1
 
 
 def test_weights_of_zero_train_as_main_alone():

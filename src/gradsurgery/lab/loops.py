@@ -36,7 +36,7 @@ class LoopTraining(Training):
         assert self.steps % rows == 0, (self.steps, rows)
         self._batches, self._evaluate, self._rows = Ahead(batches, self.calls), evaluate, rows
         self._begin = jax.jit(self._begun_and_seen)
-        self._advances: dict[str, Any] = {}
+        self._advance = jax.jit(self._advanced, static_argnums=0, donate_argnums=1)
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
@@ -46,14 +46,12 @@ class LoopTraining(Training):
 
     def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
         """The state after this call's steps."""
-        if run.method not in self._advances:
-            self._advances[run.method] = self._compiled(run.method)
         each = self.steps // self._rows
         batches = jax.tree.map(
             lambda leaf: leaf.reshape(self._rows, each, *leaf.shape[1:]), self._batches(run.seed, call)
         )
         batches = self._place.batches(batches, axis=2)
-        state, seen = self._advances[run.method](state, self._data, batches, run.lam, run.rho)
+        state, seen = self._advance(run.method, state, self._data, batches, run.lam, run.rho)
         seen = jax.tree.map(np.asarray, seen)
         done = call * self.steps
         return state, [
@@ -66,19 +64,18 @@ class LoopTraining(Training):
         params, extra = self._begun(key)
         return params, extra, self._evaluate(params, extra, data)
 
-    def _compiled(self, name: str) -> Any:
-        """One call of a run by this method; lam and rho are traced."""
+    def _advanced(
+        self, name: str, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
+    ) -> tuple[TrainingState, Tree]:
+        """The state after a call by the method of this name, and what was seen of it, row by row."""
 
-        def advance(state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any) -> tuple[TrainingState, Tree]:
-            def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
-                state, _ = jax.lax.scan(
-                    lambda state, batch: (self.step(name, state, data, batch, lam, rho), None), state, batches
-                )
-                return state, {**self._evaluate(state.params, state.extra, data), **diagnostics(state)}
+        def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
+            state, _ = jax.lax.scan(
+                lambda state, batch: (self.step(name, state, data, batch, lam, rho), None), state, batches
+            )
+            return state, {**self._evaluate(state.params, state.extra, data), **diagnostics(state)}
 
-            return jax.lax.scan(stretch, state, batches)
-
-        return jax.jit(advance, donate_argnums=0)
+        return jax.lax.scan(stretch, state, batches)
 
 
 def parts(settings: Mapping[str, Setting]) -> tuple[int, int]:
