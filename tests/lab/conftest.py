@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from image_files import encoded
 
+from gradsurgery.lab.store import Store
+
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
@@ -40,3 +42,14 @@ def imagenet(tmp_path_factory):
         small = [encoded(np.full((32, 32, 3), 20 * number, np.uint8), kind="PNG") for number in range(8)]
         write("cifar10", split, "img", small, list(range(8)), 10)
     return folder
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path):
+    with Store(path, patience=0.1) as store:
+        yield store
