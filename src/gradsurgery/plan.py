@@ -35,17 +35,8 @@ class Plan:
     """The moving average of the number 1, by which averages are corrected for their start at zero, after this step."""
     memory: tuple[Scalar, ...]
     """The method's own scalars after this step."""
-    method: Method
-    """The method, with values in place of schedules."""
-    names: tuple[str, ...]
-    """The vectors of ``basis``."""
-    products: dict[Pair, Scalar]
-    """The inner products that were asked for."""
-
-    @property
-    def diagnostics(self) -> dict[str, Scalar]:
-        """What the step was like, from these inner products alone."""
-        return {"sound": self.sound, **diagnosis(self.method, self.names, self.weights, self.products)}
+    diagnostics: dict[str, Scalar]
+    """What the step was like, from those alone unless told to measure more."""
 
 
 def basis(method: Method, aux_count: int) -> tuple[str, ...]:
@@ -110,9 +101,7 @@ def plan(
         rho=rho,
         mass=mass if rho is None else (1 - rho) * mass + rho,
         memory=memory,
-        method=now,
-        names=names,
-        products=gram.products,
+        diagnostics={"sound": sound, **diagnosis(now, names, direction.weights, gram.products)},
     )
 
 

@@ -1,5 +1,7 @@
 """What a step costs: memory, waits for the device, compilations. Counted, never timed."""
 
+import subprocess
+import sys
 from itertools import accumulate
 
 import pytest
@@ -154,9 +156,11 @@ def test_compiled_passes_give_the_eager_result_and_compile_once(there, accelerat
     assert compilations == [(2, 0) if there else (0, 1)] * 4
 
 
-@pytest.mark.parametrize(
-    ("compiler", "said"), [("no-such-compiler", "there is no no-such-compiler"), ("false", "false says")]
-)
+@pytest.mark.parametrize(("compiler", "said"), [
+    ("no-such-compiler", "there is no no-such"),
+    ("false", "false says"),
+    ("true", "that of true does not load"),
+])  # fmt: skip
 def test_a_compiler_that_cannot_is_told(compiler, said, monkeypatch):
     monkeypatch.setenv("CXX", compiler)
     native.compiled.cache_clear()
@@ -165,3 +169,17 @@ def test_a_compiler_that_cannot_is_told(compiler, said, monkeypatch):
     surgery.backward(parameter.sum(), parameter.square().sum())
     with pytest.raises(RuntimeError, match=said):
         surgery.apply()
+
+
+def test_on_a_cpu_the_compiler_of_pytorch_is_not_even_imported():
+    """It takes seconds to."""
+    program = """
+import sys, torch, gradsurgery as gs, gradsurgery.torch as gst
+parameter = torch.nn.Parameter(torch.ones(3))
+surgery = gst.Surgery([parameter], gs.bloop(lam=0.5), compile=True)
+surgery.backward(parameter.sum(), parameter.square().sum())
+surgery.apply()
+print("torch._dynamo" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"

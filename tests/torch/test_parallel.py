@@ -59,6 +59,7 @@ UNDER_DDP = {
     "a bucket for a parameter": {"losses": TWO_AUX, "wrap": BUCKETS},
     "a bucket for a parameter, micro-batches": {"losses": TWO_AUX, "wrap": BUCKETS, "micro_batches": 2},
     "static graph": {"losses": TWO_AUX, "wrap": ddp(static_graph=True)},
+    "compiled": {"losses": TWO_AUX, "compiled": True},
     "two heads": {"heads": 2, "wrap": FINDS_UNUSED},
     "two heads, two aux": {"heads": 2, "losses": TWO_AUX, "wrap": FINDS_UNUSED, "optimizer": "adam"},
     "two heads, micro-batches": {"heads": 2, "wrap": FINDS_UNUSED, "micro_batches": 2},
@@ -131,6 +132,7 @@ UNDER_FSDP = {
     for count in (1, 2)
 } | {
     "adam": {"wrap": sharded_by_layer, "losses": TWO_AUX, "optimizer": "adam"},
+    "compiled": {"wrap": sharded_by_layer, "losses": TWO_AUX, "compiled": True},
     "resharded after forward": {"wrap": partial(sharded, reshard_after_forward=True), "losses": TWO_AUX},
     "micro-batches": {"wrap": sharded_by_layer, "losses": TWO_AUX, "micro_batches": 2},
     "micro-batches, forwards first": {"wrap": sharded, "order": "forwards first", "micro_batches": 2},

@@ -65,3 +65,14 @@ def test_a_disabled_scaler_changes_nothing():
     surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
     surgery.apply(scaler=torch.amp.GradScaler("cpu", enabled=False))
     torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_scale_that_has_fallen_to_zero_moves_nothing(compiled):
+    parameter = torch.nn.Parameter(torch.ones(3))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5), compile=compiled)
+    scaler = torch.amp.GradScaler("cpu", init_scale=0.0)
+    surgery.backward(scaler.scale(parameter.sum()), scaler.scale(parameter.square().sum()))
+    surgery.apply(scaler=scaler)
+    assert parameter.grad.isnan().all()
+    assert surgery.state_dict()["averages"][0][0].equal(torch.zeros(3))

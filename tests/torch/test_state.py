@@ -1,5 +1,7 @@
 """Checkpoints: a run goes on bit for bit, and a state of something else is refused."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn import Linear, Sequential, Tanh
@@ -103,3 +105,57 @@ def test_an_average_saved_in_another_memory_layout_moves_on():
         averages.append(surgery.state_dict()["averages"][0][0])
     torch.testing.assert_close(averages[0], averages[1])
     torch.testing.assert_close(averages[0], 0.25 * gradients[0] + 0.5 * gradients[2])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_another_type_of_a_parameter_is_followed_and_another_shape_is_told(compiled):
+    parameter = torch.nn.Parameter(torch.randn(10, 4))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5), compile=compiled)
+
+    def step():
+        parameter.grad = None
+        surgery.backward((2 * parameter).sum(), parameter.square().sum())
+        surgery.apply()
+
+    step()
+    parameter.data = parameter.data.double()
+    step()
+    assert surgery.state_dict()["averages"][0][0].dtype == torch.float64
+    assert parameter.grad.isfinite().all()
+    parameter.data = torch.randn(20, 4, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"shape \(20, 4\) has come .* average has \(10, 4\)"):
+        step()
+
+
+def test_an_average_of_another_shape_is_refused():
+    run = some_run(gs.bloop(lam=0.5))
+    train(run, 1)
+    state = run[2].state_dict()
+    state["averages"][0][0] = state["averages"][0][0][:3]
+    with pytest.raises(ValueError, match=r"parameter 0 has shape \(3, 4\) in the state, but \(8, 4\) here"):
+        run[2].load_state_dict(state)
+
+
+def test_with_a_tensor_for_rho_a_run_goes_on_bit_for_bit():
+    method = gs.dynamic_barrier(lam=50.0, rho=torch.tensor(0.1, dtype=torch.float64))
+    straight, resumed = some_run(method), some_run(method)
+    train(straight, 3)
+    for part, other in zip(resumed, straight, strict=True):
+        part.load_state_dict(copy.deepcopy(other.state_dict()))
+    train(straight, 3, start=3)
+    train(resumed, 3, start=3)
+    for one, other in zip(straight[0].parameters(), resumed[0].parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_goes_from_eager_to_compiled_and_back():
+    runs = [some_run(gs.bloop(lam=0.5, rho=0.3)) for _ in range(2)]
+    for step in range(4):
+        if step:
+            model, optimiser, before = runs[0]
+            runs[0] = (model, optimiser, gst.Surgery(model.parameters(), before.method, compile=step % 2 == 1))
+            runs[0][2].load_state_dict(before.state_dict())
+        for one in runs:
+            train(one, 1, start=step)
+    for one, other in zip(runs[0][0].parameters(), runs[1][0].parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,7 @@
 """``gradsurgery.torch`` and ``Reference``, side by side for 100 steps."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -141,3 +143,62 @@ def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_co
         assert state["steps"] == 2
         for before, after in zip(*states, strict=True):
             np.testing.assert_array_equal(before, after)
+
+
+@dataclass(frozen=True)
+class everything(gs.Method):
+    """Follows main, aux and the averages of both, the last gradient's too."""
+
+    rho: float = 0.3
+
+    @property
+    def averaged(self):
+        return 2
+
+    def direction(self, step):
+        return step.main + 0.5 * step.aux[0] + 0.2 * step.averages[0] + 0.1 * step.averages[1]
+
+
+eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+
+
+@eager_and_compiled
+def test_a_method_may_want_the_average_of_every_gradient(compiled):
+    gradients = history(1, torch.float32, steps=10)
+    for direction, averages, expected, expected_averages in run(
+        everything(), gradients, torch.float32, compile=compiled
+    ):
+        assert off(direction, expected) < 1e-5
+        for average, expected_average in zip(averages, expected_averages, strict=True):
+            assert off(average, expected_average) < 1e-5
+
+
+@eager_and_compiled
+def test_types_and_layouts_may_differ_within_a_model_and_between_losses(compiled):
+    """Each loss and step lays its gradients otherwise."""
+    torch.manual_seed(0)
+    method = gs.bloop(lam=0.5, rho=0.3)
+    types = [torch.float32, torch.float64, torch.bfloat16]
+    parameters = [torch.nn.Parameter(torch.zeros(4, 6, 3, 2, dtype=dtype)) for dtype in types]
+    surgery, reference = gst.Surgery(parameters, method, compile=compiled), gs.Reference(method)
+    for step in range(6):
+        gradients = [[torch.randn(one.shape).to(one.dtype) for one in parameters] for _ in range(2)]
+        surgery._gathering.gradients = [
+            [one.to(memory_format=torch.channels_last) if (step + place) % 2 else one.clone() for one in loss]
+            for place, loss in enumerate(gradients)
+        ]
+        expected = reference(*(flat(loss) for loss in gradients))
+        surgery.apply()
+        assert off(flat([one.grad for one in parameters]), expected) < 2**-8  # of bfloat16
+        assert off(flat(surgery.state_dict()["averages"][0]), reference.state.averages[0]) < 1e-6
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="PyTorch before grad_dtype")
+@eager_and_compiled
+def test_a_parameter_may_get_gradients_of_two_types(compiled):
+    parameter = torch.nn.Parameter(torch.zeros(64))
+    parameter.grad_dtype = None
+    surgery = gst.Surgery([parameter], gs.mixed(lam=0.5), compile=compiled)
+    surgery._gathering.gradients = [[torch.full((64,), 3.001)], [torch.full((64,), 2.0, dtype=torch.bfloat16)]]
+    surgery.apply()
+    torch.testing.assert_close(parameter.grad, torch.full((64,), 4.001))

@@ -129,6 +129,7 @@ def train(
     unsynchronised: tuple[int, ...] = (),
     steps: int = STEPS,
     checkpoint: Path | None = None,
+    compiled: bool = False,
 ) -> Outcome:
     """Train a small network by bloop.
 
@@ -145,12 +146,13 @@ def train(
         unsynchronised: those of them that are not to be synchronised.
         steps: how many.
         checkpoint: a folder; half way, all is saved there, made anew and loaded.
+        compiled: whether the surgery is.
     """
-    model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer)
+    model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer, compiled)
     for step in range(steps):
         if checkpoint and step == steps // 2:
             dcp.save({"model": model.state_dict(), "surgery": surgery.state_dict()}, checkpoint_id=checkpoint)
-            model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer)
+            model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer, compiled)
             state = {"model": model.state_dict(), "surgery": surgery.state_dict()}
             dcp.load(state, checkpoint_id=checkpoint)
             model.load_state_dict(state["model"])
@@ -177,12 +179,12 @@ def network(heads: int = 1) -> Net:
 
 
 def made(
-    wrap: Callable[[nn.Module], nn.Module] | None, heads: int, aux_count: int, optimizer: str
+    wrap: Callable[[nn.Module], nn.Module] | None, heads: int, aux_count: int, optimizer: str, compiled: bool
 ) -> tuple[nn.Module, nn.Module, gst.Surgery, torch.optim.Optimizer]:
     """The model, the same wrapped, and what trains it."""
     model = network(heads)
     wrapped = wrap(model) if wrap else model
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.3)[:aux_count], rho=0.1))
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.3)[:aux_count], rho=0.1), compile=compiled)
     optimisers = {
         "plain": partial(torch.optim.SGD, lr=0.05),
         "momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9),

@@ -96,7 +96,6 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
-        told = step.diagnostics
         direction, rho = formed(dict(zip(names, weights, strict=True)), rho, trees)
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
@@ -105,7 +104,7 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
             ),
             mass=carried(step.mass, state.mass),
             memory=tuple(carried(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
-            diagnostics={name: jnp.asarray(told[name], jnp.float32) for name in state.diagnostics},
+            diagnostics={name: jnp.asarray(step.diagnostics[name], jnp.float32) for name in state.diagnostics},
         )
 
     return optax.GradientTransformationExtraArgs(init, update)

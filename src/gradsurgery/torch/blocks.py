@@ -62,7 +62,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Joined(Block):
-    """Several blocks as one, by copies of their vectors."""
+    """Several blocks as one, by copies of their vectors (or by its own memory, if there is but one)."""
 
     parts: Sequence[Block]
 

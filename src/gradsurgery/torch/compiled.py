@@ -1,6 +1,7 @@
 """The two passes by ``torch.compile``: one kernel each for every type, whatever the lengths of the blocks."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -40,8 +41,8 @@ class Compiled:
 
     def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
         """Write the direction and move the averages."""
-        for group in reversed(self._groups):  # backwards, as what was read last is still in the cache
-            count = len(self._blocks[0].gradients)
+        count = len(self._blocks[0].gradients)
+        for group in self._groups:
             self._kernels.finish(group, count, weights, rho, rho.new_ones(()) if scale is None else 1 / scale)
         if self._rest:
             self._rest.finish(weights, rho, scale)
@@ -54,9 +55,15 @@ class Kernels:
     """Kernels that are compiled when they are first needed."""
 
     def __init__(self) -> None:
-        self._products = torch.compile(_products, dynamic=True)
-        self._finish = torch.compile(_finish, dynamic=True)
         self._ready: set[object] = set()
+
+    @cached_property
+    def _products(self) -> Callable[..., Any]:
+        return torch.compile(_products, dynamic=True)  # which imports much, and takes seconds to
+
+    @cached_property
+    def _finish(self) -> Callable[..., Any]:
+        return torch.compile(_finish, dynamic=True)
 
     def products(self, group: Group, pairs: Pairs) -> Tensor:
         """The inner products of the vectors."""

@@ -59,6 +59,7 @@ def _form(
     """Write the direction over the last gradient and move the averages, by numbers that one may look at."""
     *others, direction = gradients
     *before, own = weights[: len(gradients)]
+    sources = _sources(gradients, averages)
     if before[0] == 1:  # main's, as in most methods: one operation in place of two
         torch.add(others[0], direction, alpha=own, out=direction)
     else:
@@ -66,7 +67,7 @@ def _form(
     for vector, weight in zip([*others[1:], *averages], [*before[1:], *weights[len(gradients) :]], strict=True):
         direction.add_(vector, alpha=weight)
     if rho > 0:
-        for average, gradient in zip(averages, others, strict=False):
+        for average, gradient in zip(averages, sources, strict=False):
             average.lerp_(gradient if scale is None else gradient / scale, rho)
 
 
@@ -80,10 +81,17 @@ def _form_unseen(
     """The same by numbers on an accelerator, without waiting for it."""
     *others, direction = gradients
     *before, own = weights[: len(gradients)]
+    sources = _sources(gradients, averages)
     direction.mul_(own)
     for vector, weight in zip([*others, *averages], [*before, *weights[len(gradients) :]], strict=True):
         direction.addcmul_(vector, weight)
-    for average, gradient in zip(averages, others, strict=False):
+    for average, gradient in zip(averages, sources, strict=False):
         unscaled = gradient if scale is None else gradient / scale.to(gradient.device)
         # where, not a product with rho: 0 times NaN is NaN
         average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
+
+
+def _sources(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> list[Tensor]:
+    """What the averages are of; if the last gradient has one, by a copy, as the direction is written over it."""
+    *others, last = gradients
+    return [*others, last.clone()] if len(averages) == len(gradients) else others

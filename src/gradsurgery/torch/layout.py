@@ -36,10 +36,17 @@ def parameters(params: Iterable[Any]) -> list[Tensor]:
 
 def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
     """An average, zero if there is none yet, that lies in memory as a gradient: the passes write to it in place."""
-    if average is not None and local(average).stride() == local(like).stride():
-        return average if average.device == like.device else average.to(like.device)
-    empty = torch.zeros_like(like, dtype=wide(like.dtype))
-    return empty if average is None else empty.copy_(average)
+    if average is None:
+        return torch.zeros_like(like, dtype=wide(like.dtype))
+    here, there = local(average), local(like)
+    if here.shape != there.shape:
+        raise ValueError(
+            f"a gradient of shape {tuple(there.shape)} has come for a parameter whose average has {tuple(here.shape)}: "
+            "if the parameter was resized, make a new Surgery"
+        )
+    if here.stride() == there.stride() and here.dtype == wide(there.dtype) and here.device == there.device:
+        return average
+    return torch.zeros_like(like, dtype=wide(like.dtype)).copy_(average)
 
 
 def unshared(tensor: Tensor) -> Tensor:

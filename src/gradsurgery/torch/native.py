@@ -55,11 +55,9 @@ class Native:
 
     def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
         """Write the direction and move the averages."""
-        speed = rho.item()
-        numbers = weights.to(torch.float64)
-        self._library.finish(
-            *self._table, numbers.data_ptr(), 1 - speed, speed if scale is None else speed / scale.item()
-        )
+        numbers = weights.to("cpu", torch.float64)
+        take = rho if scale is None else rho / scale
+        self._library.finish(*self._table, numbers.data_ptr(), 1 - rho.item(), take.item())
 
 
 @cache
@@ -73,7 +71,7 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
         "NUMBER": NAMES[dtype],
         "WIDE": NAMES[wide(dtype)],
     }
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    compiler = shlex.split(os.environ.get("CXX") or "c++")
     # the compilers of macOS come without OpenMP
     parallel = ["-fopenmp"] if sys.platform == "linux" else ["-Wno-unknown-pragmas"]
     options = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", *parallel]
@@ -88,10 +86,13 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
                 f"compile=True needs a C++ compiler, but there is no {compiler[0]}: install one, or name it in CXX"
             ) from None
         except subprocess.CalledProcessError as error:
+            raise RuntimeError(f"compile=True needs a kernel, but {compiler[0]} says: {error.stderr}") from None
+        try:
+            found = CDLL(str(library))
+        except OSError as error:
             raise RuntimeError(
-                f"compile=True needs a compiler of C++17, but {compiler[0]} says: {error.stderr}"
+                f"compile=True needs a kernel, but that of {compiler[0]} does not load: {error}"
             ) from None
-        found = CDLL(str(library))
     table: list[Any] = [c_int64, c_void_p, c_void_p, c_int]
     found.products.argtypes, found.products.restype = [*table, c_void_p], None
     found.finish.argtypes, found.finish.restype = [*table, c_void_p, c_double, c_double], None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,6 +11,10 @@ from gradsurgery.scalar import Scalar
 
 Pairs = tuple[tuple[int, int], ...]
 """Inner products to form, by the places of their factors among the vectors of a block."""
+
+
+NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+"""The types of formulas, as numpy has them."""
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -37,8 +42,9 @@ class Numbers:
 
     def scalar(self, number: Scalar) -> Scalar:
         """A number as formulas take it."""
-        tensor = self.tensor(number)
-        return tensor if apart(self.device) else tensor.numpy()[()]
+        if apart(self.device):
+            return self.tensor(number)
+        return NUMPY[self.dtype](number.detach().item() if isinstance(number, Tensor) else number)
 
     def scalars(self, row: Tensor) -> Iterable[Scalar]:
         """The elements of a 1-d tensor as formulas take them."""
@@ -47,7 +53,7 @@ class Numbers:
     def tensor(self, number: Scalar) -> Tensor:
         """A number, or the numbers of a tensor, as a tensor of this type on this device, without waiting for it."""
         if isinstance(number, Tensor):
-            return number.to(self.device, self.dtype)
+            return number.detach().to(self.device, self.dtype)
         return torch.full((), float(number), dtype=self.dtype, device=self.device)
 
     def row(self, numbers: Sequence[Scalar]) -> Tensor:
@@ -60,4 +66,4 @@ class Numbers:
         """The new number or the old."""
         if isinstance(whether, Tensor):
             return torch.where(whether, self.tensor(new), self.tensor(old))  # no branch: it would wait for the device
-        return new if whether else old
+        return self.scalar(new) if whether else old

@@ -100,6 +100,10 @@ class State:
             raise ValueError(
                 f"the state is for {len(saved['shapes'])} parameters, but this surgery has {len(mine['shapes'])}"
             )
-        for index, (theirs, ours) in enumerate(zip(saved["shapes"], mine["shapes"], strict=True)):
-            if list(theirs) != ours:
-                raise ValueError(f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here")
+        for index, ours in enumerate(mine["shapes"]):
+            averages = [level[index] for level in saved["averages"]]
+            for theirs in (saved["shapes"][index], *(one.shape for one in averages if one is not None)):
+                if list(theirs) != ours:
+                    raise ValueError(
+                        f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here"
+                    )

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from gradsurgery.method import Method
-from gradsurgery.plan import Plan, asked, basis, plan
+from gradsurgery.plan import asked, basis, plan
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block
 from gradsurgery.torch.compiled import Kernels
@@ -70,7 +70,7 @@ class Surgery:
         widest = torch.float64 if torch.float64 in dtypes else torch.float32
         self._numbers = Numbers(self._parameters[0].device, widest)
         self._state = State(method, self._parameters, self._numbers)
-        self._last: Plan | None = None
+        self._diagnostics: Mapping[str, Scalar] = {}
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; called again before ``apply``, add to it (divide each loss accordingly).
@@ -134,7 +134,7 @@ class Surgery:
             parameter.grad = direction
         self._gathering.clear()
         self._state.move(step, sound)
-        self._last = step
+        self._diagnostics = step.diagnostics
 
     def _ask(self, aux_count: int) -> "_Ask":
         names = basis(self.method, aux_count)
@@ -156,7 +156,7 @@ class Surgery:
             if not reached and not self._state.has_averages(index):
                 continue
             like = reached[0] if reached else torch.zeros_like(parameter)
-            filled = [torch.zeros_like(like) if gradient is None else gradient for gradient in gradients]
+            filled = _alike_in_type([torch.zeros_like(like) if one is None else one for one in gradients])
             averages = self._state.averages(index, like=filled[-1])
             blocks.append((Block(list(map(local, filled)), list(map(local, averages))), shards(parameter)))
             directions[index] = filled[-1] if reached else None  # the passes write it there
@@ -198,9 +198,7 @@ class Surgery:
 
         What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
         """
-        with np.errstate(all="ignore"):
-            told = self._last.diagnostics if self._last else {}
-        return {name: self._numbers.tensor(number) for name, number in told.items()}
+        return {name: self._numbers.tensor(number) for name, number in self._diagnostics.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on: averages, counts and scalars, in plain containers."""
@@ -226,3 +224,11 @@ class _Ask:
     """The same, by the places of their factors among the vectors."""
     replicas: list[ProcessGroup]
     """The groups of processes that must hold the same gradients."""
+
+
+def _alike_in_type(gradients: list[Tensor]) -> list[Tensor]:
+    """The gradients in the widest of their types: they may differ where ``grad_dtype`` of a parameter is None."""
+    if len({gradient.dtype for gradient in gradients}) == 1:
+        return gradients
+    widest = reduce(torch.promote_types, [gradient.dtype for gradient in gradients])
+    return [gradient.to(widest) for gradient in gradients]
