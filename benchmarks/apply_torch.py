@@ -21,9 +21,9 @@ def measure(plan: Plan) -> list[Measure]:
     rivals = {
         "floor": in_place_add(WORDS * sum(map(math.prod, shapes))),
         "eager": applying(gradients, compiled=False),
-        "compiled": applying(gradients, compiled=True),
     }
     began = time.perf_counter()
+    rivals["compiled"] = applying(gradients, compiled=True)
     for _ in range(2):
         rivals["compiled"]()()
     compiling = time.perf_counter() - began

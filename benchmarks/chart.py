@@ -26,7 +26,7 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
         beside = [line for line in lines["apply_torch"] if line.name.endswith("/ our compiled apply()")]
         beside.sort(key=lambda line: line.median)
         names = ["gradsurgery, compiled", *(line.name.removeprefix("torch: ").split(" /")[0] for line in beside)]
-        colours = [*reversed(COLOURS.values()), *["#b0b0b0"] * (len(beside) - 1)]
+        colours = [COLOURS.get(name.removeprefix("gradsurgery, "), "#b0b0b0") for name in names]
         bars = rivals.barh(names, [1.0, *(line.median for line in beside)], color=colours)
         rivals.bar_label(bars, fmt="%.1f", padding=3)
         rivals.invert_yaxis()
