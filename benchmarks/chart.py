@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -12,7 +13,7 @@ COLOURS = {"eager": "#d55e00", "compiled": "#0072b2"}
 
 
 def draw(lines: dict[str, list[Measure]], path: Path) -> None:
-    """Three panels; bars from the least to the greatest ratio seen."""
+    """Three panels; bars hold the middle half of the ratios seen."""
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(9, 3), layout="constrained")
         parameters, levels, rivals = figure.subplots(1, 3, width_ratios=(1, 1, 1.3))
@@ -41,7 +42,6 @@ def draw(lines: dict[str, list[Measure]], path: Path) -> None:
 def _curve(panel: Axes, lines: list[Measure], way: str, colour: str) -> None:
     x = [float(line.name.split(": ")[1].split()[0]) for line in lines]
     middle = [line.median for line in lines]
-    below = [line.median - min(line.ratios) for line in lines]
-    above = [max(line.ratios) - line.median for line in lines]
-    panel.errorbar(x, middle, yerr=[below, above], color=colour, label=way, marker="o", capsize=3)
+    low, high = np.percentile([line.ratios for line in lines], (25, 75), axis=1)
+    panel.errorbar(x, middle, yerr=[middle - low, high - middle], color=colour, label=way, marker="o", capsize=3)
     panel.axhline(1, color="#808080", linestyle=":")
