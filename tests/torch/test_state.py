@@ -140,6 +140,8 @@ def test_with_a_tensor_for_rho_a_run_goes_on_bit_for_bit():
     method = gs.dynamic_barrier(lam=50.0, rho=torch.tensor(0.1, dtype=torch.float64))
     straight, resumed = some_run(method), some_run(method)
     train(straight, 3)
+    surgery = straight[2]
+    assert surgery.state_dict()["mass"].item() == float(surgery._state.mass)  # not rounded when it is saved
     for part, other in zip(resumed, straight, strict=True):
         part.load_state_dict(copy.deepcopy(other.state_dict()))
     train(straight, 3, start=3)
