@@ -66,6 +66,13 @@ def off(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
+def assert_alike(steps, tolerance, average_tolerance):
+    for direction, averages, expected, expected_averages in steps:
+        assert off(direction, expected) < tolerance
+        for average, expected_average in zip(averages, expected_averages, strict=True):
+            assert off(average, expected_average) < average_tolerance
+
+
 @every_method
 @pytest.mark.parametrize(
     ("dtype", "tolerance", "average_tolerance"),
@@ -78,32 +85,21 @@ def off(found, expected):
     ids=["f64", "f32", "bf16", "f16"],
 )
 def test_agree_for_100_steps(method, aux_count, dtype, tolerance, average_tolerance):
-    for direction, averages, expected, expected_averages in run(method, history(aux_count, dtype), dtype):
-        assert off(direction, expected) < tolerance
-        for average, expected_average in zip(averages, expected_averages, strict=True):
-            assert off(average, expected_average) < average_tolerance
+    assert_alike(run(method, history(aux_count, dtype), dtype), tolerance, average_tolerance)
 
 
 @every_method
 def test_kernels_agree_for_100_steps(method, aux_count):
-    for direction, averages, expected, expected_averages in run(
-        method, history(aux_count, torch.float32), torch.float32, compile=True
-    ):
-        assert off(direction, expected) < 1e-5
-        for average, expected_average in zip(averages, expected_averages, strict=True):
-            assert off(average, expected_average) < 1e-5
+    gradients = history(aux_count, torch.float32)
+    assert_alike(run(method, gradients, torch.float32, compile=True), 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2**-8), (torch.float16, 2**-11)]
 )
 def test_kernels_agree_for_every_type(dtype, tolerance):
-    for direction, averages, expected, expected_averages in run(
-        gs.bloop(lam=(0.5, 0.1), rho=0.1), history(2, dtype), dtype, compile=True
-    ):
-        assert off(direction, expected) < tolerance
-        for average, expected_average in zip(averages, expected_averages, strict=True):
-            assert off(average, expected_average) < (1e-12 if dtype == torch.float64 else 1e-5)
+    steps = run(gs.bloop(lam=(0.5, 0.1), rho=0.1), history(2, dtype), dtype, compile=True)
+    assert_alike(steps, tolerance, 1e-12 if dtype == torch.float64 else 1e-5)
 
 
 @every_method
@@ -165,12 +161,7 @@ eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["ea
 @eager_and_compiled
 def test_a_method_may_want_the_average_of_every_gradient(compiled):
     gradients = history(1, torch.float32, steps=10)
-    for direction, averages, expected, expected_averages in run(
-        everything(), gradients, torch.float32, compile=compiled
-    ):
-        assert off(direction, expected) < 1e-5
-        for average, expected_average in zip(averages, expected_averages, strict=True):
-            assert off(average, expected_average) < 1e-5
+    assert_alike(run(everything(), gradients, torch.float32, compile=compiled), 1e-5, 1e-5)
 
 
 @eager_and_compiled
