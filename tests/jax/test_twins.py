@@ -59,6 +59,17 @@ def test_agree_for_100_steps(method, aux_count, dtype, tolerance):
         assert off(average, expected) < tolerance
 
 
+@pytest.mark.parametrize("rho", [0.01, 0.2, 0.21, 1.0, jnp.float32(0.01)], ids=repr)
+@pytest.mark.parametrize("lam", [1.0, (1.0, 0.5)], ids=["two losses", "three losses"])
+def test_gradients_a_thousand_times_longer_than_their_average_cost_few_digits(lam, rho):
+    """The direction is formed from averages that have moved already, if a step of theirs can be undone."""
+    method = gs.bloop(lam=lam, rho=rho)
+    gradients = history(method.aux_count, size(NESTED)).astype(np.float32).astype(np.float64)
+    gradients[50] *= 1000
+    directions, _, _ = run_jax(method, gradients, NESTED, jnp.float32)
+    assert off(directions, run_reference(method, gradients)[0]) < 1e-5
+
+
 @every_method
 def test_half_gradients_keep_a_wide_average(method, aux_count):
     gradients = np.asarray(history(aux_count, 40), jnp.bfloat16).astype(np.float64)
