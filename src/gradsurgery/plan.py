@@ -35,8 +35,8 @@ class Plan:
     """The moving average of the number 1, by which averages are corrected for their start at zero, after this step."""
     memory: tuple[Scalar, ...]
     """The method's own scalars after this step."""
-    diagnostics: dict[str, Scalar]
-    """What the step was like, from those alone unless told to measure more."""
+    diagnostics: Callable[[], dict[str, Scalar]]
+    """What the step was like, told when asked, as few steps are."""
 
 
 def basis(method: Method, aux_count: int) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def plan(
         rho=rho,
         mass=mass if rho is None else (1 - rho) * mass + rho,
         memory=memory,
-        diagnostics={"sound": sound, **diagnosis(now, names, direction.weights, gram.products)},
+        diagnostics=lambda: {"sound": sound, **diagnosis(now, names, direction.weights, gram.products)},
     )
 
 

@@ -62,7 +62,7 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         dtype = scalar_type(params)
         # the state's structure is fixed before the number of auxiliary losses is known: tell what any number can tell
         counts = (1, 2) if method.aux_count is None else (method.aux_count,)
-        told = [plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics for count in counts]
+        told = [plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics() for count in counts]
         return SurgeryState(
             steps=jnp.zeros((), jnp.int32),
             averages=tuple(
@@ -106,12 +106,13 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
+        told = step.diagnostics()
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
             averages=tuple(averages.values()),
             mass=carried(step.mass, state.mass),
             memory=tuple(carried(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
-            diagnostics={name: jnp.asarray(step.diagnostics[name], jnp.float32) for name in state.diagnostics},
+            diagnostics={name: jnp.asarray(told[name], jnp.float32) for name in state.diagnostics},
         )
 
     return optax.GradientTransformationExtraArgs(init, update)

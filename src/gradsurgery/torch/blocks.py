@@ -46,9 +46,9 @@ class Block:
         return self.gradients[0].numel()
 
     @property
-    def kind(self) -> tuple[torch.device, torch.dtype]:
-        """What blocks that can be joined have in common."""
-        return self.device, self.gradients[0].dtype
+    def dtype(self) -> torch.dtype:
+        """The type of the gradients."""
+        return self.gradients[0].dtype
 
     def pieces(self) -> "Iterator[Block]":
         """Parts that share the block's memory on a CPU, else the block itself."""
@@ -73,7 +73,7 @@ class Joined(Block):
 
 
 def joined(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of one kind, flat: each large one by its own memory, and the small ones as one."""
+    """Blocks of one type, flat: each large one by its own memory, and the small ones as one."""
     large = [flat(block) for block in blocks if block.size >= SMALL]
     small = [block for block in blocks if block.size < SMALL]
     if not small:
@@ -84,19 +84,20 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
     return [*large, Joined(vectors[:count], vectors[count:], small)]
 
 
-def aligned(block: Block) -> Block:
-    """The block with all vectors in the order of the last gradient's elements: who lies otherwise is copied."""
-    last = block.gradients[-1]
-    strides = {one.stride() for one in block.gradients}
-    if len(strides) == 1:
-        return block
-    copies = [one if one.stride() == last.stride() else torch.empty_like(last).copy_(one) for one in block.gradients]
-    return Block(copies, block.averages)
+def aligned(gradients: list[Tensor], averages: list[Tensor]) -> Block:
+    """A block with all vectors in the order of the last gradient's elements: a gradient that lies otherwise is copied.
+
+    Args:
+        gradients: of one type.
+        averages: as ``laid_like`` the last gradient.
+    """
+    last = gradients[-1]
+    strides = last.stride()
+    return Block([one if one.stride() == strides else torch.empty_like(last).copy_(one) for one in gradients], averages)
 
 
 def flat(block: Block) -> Block:
-    """The block, aligned, as 1-d tensors that share its memory."""
-    block = aligned(block)
+    """The block as 1-d tensors that share its memory."""
     last = block.gradients[-1]
     if last.is_contiguous():
         return Block([one.view(-1) for one in block.gradients], [one.view(-1) for one in block.averages])

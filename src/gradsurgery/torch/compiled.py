@@ -7,19 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import SMALL, Block, Joined, joined
 from gradsurgery.torch.eager import Eager
-from gradsurgery.torch.number import Pairs, widened
+from gradsurgery.torch.number import Pairs, placed, wide, widened
 
 TOGETHER = 8
 """Blocks in a call: to reach a kernel takes as long as to read some thousand elements."""
 
 Group = list[list[Tensor]]
-"""The vectors of as many blocks of one kind."""
+"""The vectors of as many blocks of one type."""
 
 
 class Compiled:
-    """The two passes over blocks of one kind; see ``Passes``.
+    """The two passes over blocks of one type; see ``Passes``.
 
     Args:
         blocks: at least one; what is small even when joined is left to ``Eager``.
@@ -34,18 +35,21 @@ class Compiled:
         small = [block for block in self._blocks if block.size < SMALL]
         self._rest = Eager(small, pairs) if small else None
 
-    def products(self) -> Tensor:
+    def products(self) -> Sequence[Scalar]:
         """The inner products."""
         found = [self._kernels.products(group, self._pairs) for group in self._groups]
-        return torch.stack([*found, *([self._rest.products()] if self._rest else [])]).sum(0)
+        rest = [torch.stack(list(self._rest.products()))] if self._rest else []
+        return torch.stack([*found, *rest]).sum(0).unbind()
 
-    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        count = len(self._blocks[0].gradients)
+        device, dtype, count = self._blocks[0].device, wide(self._blocks[0].dtype), len(self._blocks[0].gradients)
+        numbers = *weights, rho, 1.0 if unscale is None else unscale
+        *row, share, less = (torch.as_tensor(placed(one, device, dtype)) for one in numbers)
         for group in self._groups:
-            self._kernels.finish(group, count, weights, rho, rho.new_ones(()) if scale is None else 1 / scale)
+            self._kernels.finish(group, count, torch.stack(row), share, less)
         if self._rest:
-            self._rest.finish(weights, rho, scale)
+            self._rest.finish(weights, rho, unscale)
         for block in self._blocks:
             if isinstance(block, Joined):
                 block.hand_back()
@@ -72,7 +76,7 @@ class Kernels:
 
     def finish(self, group: Group, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
         """Write the direction and move the averages, given the number of gradients in a block."""
-        self._called(self._finish, group, count, *(one.to(group[0][0].device) for one in (weights, rho, unscale)))
+        self._called(self._finish, group, count, weights, rho, unscale)
 
     def _called(self, kernel: Callable[..., Any], group: Group, *arguments: Any) -> Any:
         key = kernel, *((vector.device, vector.dtype) for vector in group[0])
@@ -92,7 +96,7 @@ def _products(blocks: Group, pairs: Pairs) -> Tensor:
 def _finish(blocks: Group, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
     for block in blocks:
         vectors = widened(block)
-        direction = sum(vector * weight for vector, weight in zip(vectors, weights.to(vectors[0].dtype), strict=True))
+        direction = sum(vector * weight for vector, weight in zip(vectors, weights, strict=True))
         for average, gradient in zip(block[count:], vectors, strict=False):
             # where, not a product with rho: 0 times NaN is NaN
             average.copy_(torch.where(rho > 0, average + (gradient * unscale - average) * rho, average))

@@ -6,8 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block, Joined, joined
-from gradsurgery.torch.number import Pairs, apart, wide, widened
+from gradsurgery.torch.number import Pairs, apart, placed, unbound, wide, widened
 
 
 class Eager:
@@ -21,28 +22,28 @@ class Eager:
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
         self._blocks, self._pairs = joined(blocks), pairs
 
-    def products(self) -> Tensor:
+    def products(self) -> Sequence[Scalar]:
         """The inner products."""
         dots = []
         for block in self._blocks:
             for piece in block.pieces():
                 vectors = widened(piece.vectors)
                 dots += [torch.dot(vectors[a], vectors[b]) for a, b in self._pairs]
-        return torch.stack(dots).view(-1, len(self._pairs)).sum(0)
+        return unbound(torch.stack(dots).view(-1, len(self._pairs)).sum(0))
 
-    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        device, dtype = self._blocks[0].kind
-        weights, rho = weights.to(device, wide(dtype)), rho.to(device, wide(dtype))
-        form = (
-            partial(_form_unseen, weights.unbind(), rho)
-            if apart(device)
-            else partial(_form, weights.tolist(), rho.item())
+        device, dtype = self._blocks[0].device, wide(self._blocks[0].dtype)
+        form = partial(
+            _form_unseen if apart(device) else _form,
+            [placed(weight, device, dtype) for weight in weights],
+            placed(rho, device, dtype),
+            None if unscale is None else placed(unscale, device, dtype),
         )
         for block in reversed(self._blocks):  # backwards, as what was read last is still in the cache
             for piece in block.pieces():
                 gradients = widened(piece.gradients)
-                form(gradients, piece.averages, scale)
+                form(gradients, piece.averages)
                 if gradients[-1] is not piece.gradients[-1]:
                     piece.gradients[-1].copy_(gradients[-1])
             if isinstance(block, Joined):
@@ -52,9 +53,9 @@ class Eager:
 def _form(
     weights: Sequence[float],
     rho: float,
+    unscale: float | None,
     gradients: Sequence[Tensor],
     averages: Sequence[Tensor],
-    scale: Tensor | None,
 ) -> None:
     """Write the direction over the last gradient and move the averages, by numbers that one may look at."""
     *others, direction = gradients
@@ -68,15 +69,15 @@ def _form(
         direction.add_(vector, alpha=weight)
     if rho > 0:
         for average, gradient in zip(averages, sources, strict=False):
-            average.lerp_(gradient if scale is None else gradient / scale, rho)
+            average.lerp_(gradient if unscale is None else gradient * unscale, rho)
 
 
 def _form_unseen(
     weights: Sequence[Tensor],
     rho: Tensor,
+    unscale: Tensor | None,
     gradients: Sequence[Tensor],
     averages: Sequence[Tensor],
-    scale: Tensor | None,
 ) -> None:
     """The same by numbers on an accelerator, without waiting for it."""
     *others, direction = gradients
@@ -86,7 +87,7 @@ def _form_unseen(
     for vector, weight in zip([*others, *averages], [*before, *weights[len(gradients) :]], strict=True):
         direction.addcmul_(vector, weight)
     for average, gradient in zip(averages, sources, strict=False):
-        unscaled = gradient if scale is None else gradient / scale.to(gradient.device)
+        unscaled = gradient if unscale is None else gradient * unscale
         # where, not a product with rho: 0 times NaN is NaN
         average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
 

@@ -16,6 +16,7 @@ class Gathering:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self._parameters = parameters
+        self._by_id = {id(parameter): parameter for parameter in parameters}
         self.gradients: list[Gradients] = []
 
     def clear(self) -> None:
@@ -43,7 +44,7 @@ class Gathering:
             for parameter, gradient in zip(self._parameters, before, strict=True):
                 parameter.grad = None if wrapping.sharded else gradient
             now = value(loss, name)
-            backward(now, self._parameters, later, wrapping)
+            backward(now, self._by_id, later, wrapping)
             gradients = [_owned(parameter.grad, parameter, name) for parameter in self._parameters]
         except RuntimeError as error:
             wrapping.advise(error)
@@ -52,7 +53,7 @@ class Gathering:
             for parameter in self._parameters:
                 parameter.grad = None
         wrapping.check(name)
-        if all(gradient is None for gradient in gradients):
+        if not any(gradient is not None for gradient in gradients):
             raise RuntimeError(f"the {name} loss reaches none of the parameters")
         if wrapping.sharded:
             gradients = [added(*pair) for pair in zip(before, gradients, strict=True)]

@@ -1,6 +1,7 @@
 """Parameters as users hand them in, and how their gradients and averages lie in memory."""
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -32,6 +33,24 @@ def parameters(params: Iterable[Any]) -> list[Tensor]:
     if not found:
         raise ValueError("params holds at least one parameter, but it is empty")
     return list(found.values())
+
+
+Layout = tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]
+"""Shape, strides, type and device: how a tensor lies in memory."""
+
+
+def layout(tensor: Tensor | None) -> Layout | None:
+    """How a plain tensor lies in memory; None for what is not plain."""
+    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device) if type(tensor) is Tensor else None
+
+
+def alike_in_type(gradients: list[Tensor]) -> list[Tensor]:
+    """The gradients in the widest of their types: they may differ where ``grad_dtype`` of a parameter is None."""
+    first = gradients[0].dtype
+    if all(gradient.dtype == first for gradient in gradients):
+        return gradients
+    widest = reduce(torch.promote_types, [gradient.dtype for gradient in gradients])
+    return [gradient.to(widest) for gradient in gradients]
 
 
 def laid_like(like: Tensor, average: Tensor | None) -> Tensor:

@@ -1,6 +1,6 @@
 """Losses as users hand them in, and one backward pass for each."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -32,17 +32,27 @@ class Graph:
 
     def __init__(self, losses: Iterable[Tensor]) -> None:
         self.nodes: set[Node] = set()
+        """Those that keep tensors for the backward pass."""
+        self.leaves: list[Node] = []
+        """Those with nothing behind them, some of them several times."""
         stack = [loss.grad_fn for loss in losses]
         while stack:
             node = stack.pop()
-            # leaves, which have nothing behind them, keep no tensors for the backward pass
-            if node is not None and node not in self.nodes and (following := node.next_functions):
+            if node is None or node in self.nodes:
+                continue
+            if following := node.next_functions:
                 self.nodes.add(node)
                 stack += [one for one, _ in following]
+            else:
+                self.leaves.append(node)
 
     def shares(self, other: "Graph") -> bool:
         """Whether one's backward pass frees what the other's needs."""
         return not self.nodes.isdisjoint(other.nodes)
+
+    def ends_in(self, parameters: Container[int]) -> bool:
+        """Whether all that it reaches is among the parameters with these ids."""
+        return all(id(getattr(leaf, "variable", None)) in parameters for leaf in self.leaves)
 
     @property
     def hides_parameters(self) -> bool:
@@ -50,22 +60,23 @@ class Graph:
         return "CheckpointFunctionBackward" in {type(node).__name__ for node in self.nodes}
 
 
-def backward(loss: Tensor, parameters: Sequence[Tensor], later: Sequence[Tensor], wrapping: Wrapping) -> None:
+def backward(loss: Tensor, parameters: Mapping[int, Tensor], later: Sequence[Tensor], wrapping: Wrapping) -> None:
     """``loss.backward``, to the parameters alone where that can be, keeping the graph if a later loss needs it.
 
     Args:
         loss: the loss.
-        parameters: what gets gradients.
+        parameters: what gets gradients, by ids.
         later: losses whose backward pass is still to come.
         wrapping: what DDP or FSDP2 do with the parameters; they wait for gradients in hooks, which a backward pass to
             chosen inputs goes around.
     """
     graph = Graph([loss])
-    inputs = None if wrapping.hooked or graph.hides_parameters else [one for one in parameters if one.requires_grad]
+    free = wrapping.hooked or graph.ends_in(parameters) or graph.hides_parameters
+    inputs = None if free else [one for one in parameters.values() if one.requires_grad]
     try:
         keep = bool(later) and graph.shares(Graph(later))
         if wrapping.goes_around(graph.nodes):
-            wanted = [one for one in parameters if one.requires_grad]
+            wanted = [one for one in parameters.values() if one.requires_grad]
             found = torch.autograd.grad(loss, wanted, retain_graph=keep, allow_unused=True)
             for parameter, gradient in zip(wanted, found, strict=True):
                 parameter.grad = added(parameter.grad, gradient)

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from gradsurgery.torch.blocks import Block, aligned
-from gradsurgery.torch.number import Pairs, wide
+from gradsurgery.scalar import Scalar
+from gradsurgery.torch.blocks import Block
+from gradsurgery.torch.number import Pairs, placed, wide
 
 SOURCE = Path(__file__).with_name("native.cpp")
 
@@ -30,7 +30,7 @@ NAMES = {
 
 
 class Native:
-    """The two passes over blocks of one kind; see ``Passes``.
+    """The two passes over blocks of one type; see ``Passes``.
 
     Args:
         blocks: at least one.
@@ -38,26 +38,26 @@ class Native:
     """
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
-        self._blocks = [aligned(block) for block in blocks]  # held, as the table has no more than their addresses
-        first = self._blocks[0]
-        self._library = compiled(len(first.gradients), len(first.averages), pairs, first.gradients[0].dtype)
-        self._count = len(pairs)
-        sizes = array("q", [block.size for block in self._blocks])
-        addresses = array("q", [vector.data_ptr() for block in self._blocks for vector in block.vectors])
+        first, self._count = blocks[0], len(pairs)
+        self._library = compiled(len(first.gradients), len(first.averages), pairs, first.dtype)
+        sizes = array("q", [block.size for block in blocks])
+        addresses = array("q", [vector.data_ptr() for block in blocks for vector in block.vectors])
         self._table = len(sizes), _address(sizes), _address(addresses), torch.get_num_threads()
-        self._held = sizes, addresses
+        self._held = blocks, sizes, addresses  # as the table has no more than addresses
 
-    def products(self) -> Tensor:
+    def products(self) -> Sequence[Scalar]:
         """The inner products."""
-        found = torch.empty(self._count, dtype=torch.float64)
-        self._library.products(*self._table, found.data_ptr())
+        found = array("d", [0.0]) * self._count
+        self._library.products(*self._table, _address(found))
         return found
 
-    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        numbers = weights.to("cpu", torch.float64)
-        take = rho if scale is None else rho / scale
-        self._library.finish(*self._table, numbers.data_ptr(), 1 - rho.item(), take.item())
+        cpu = torch.device("cpu")
+        *numbers, share = (placed(number, cpu, torch.float64) for number in (*weights, rho))
+        take = share if unscale is None else share * placed(unscale, cpu, torch.float64)
+        table = array("d", numbers)
+        self._library.finish(*self._table, _address(table), 1 - share, take)
 
 
 @cache
@@ -99,5 +99,5 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
     return found
 
 
-def _address(numbers: "array[int]") -> int:
+def _address(numbers: "array[int] | array[float]") -> int:
     return numbers.buffer_info()[0]

@@ -1,6 +1,8 @@
 """Numbers: the type to compute in, where they can be looked at, and what formulas run on."""
 
-from collections.abc import Iterable, Sequence
+import math
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +14,8 @@ from gradsurgery.scalar import Scalar
 Pairs = tuple[tuple[int, int], ...]
 """Inner products to form, by the places of their factors among the vectors of a block."""
 
-
-NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
-"""The types of formulas, as numpy has them."""
+_CODE = {torch.float32: "f", torch.float64: "d"}
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -27,28 +28,46 @@ def apart(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
+def placed(number: Scalar, device: torch.device, dtype: torch.dtype) -> Scalar:
+    """A number as passes on this device take it; only for one that comes to a CPU from elsewhere is there a wait."""
+    if isinstance(number, Tensor):
+        return number.detach().to(device, dtype) if apart(device) else number.item()
+    if not apart(device):
+        return number
+    return torch.full((), float(number), dtype=dtype, device=device)
+
+
 def widened(vectors: Sequence[Tensor]) -> list[Tensor]:
     """The vectors in the type to compute in; those that have it are not copied."""
     dtype = wide(vectors[0].dtype)
     return [vector.to(dtype) for vector in vectors]
 
 
+def unbound(row: Tensor) -> Sequence[Scalar]:
+    """The elements of a 1-d tensor, as numbers that one may look at if it is on a CPU."""
+    return row.unbind() if apart(row.device) else row.tolist()
+
+
 @dataclass(frozen=True)
 class Numbers:
-    """The scalars of formulas: on a CPU numpy's, with which they are quicker, else 0-d tensors, so that none waits."""
+    """The scalars of formulas: on a CPU Python's own, the quickest, else 0-d tensors, so that none waits."""
 
     device: torch.device
     dtype: torch.dtype
 
     def scalar(self, number: Scalar) -> Scalar:
-        """A number as formulas take it."""
+        """A number as formulas take it, rounded to the type."""
         if apart(self.device):
             return self.tensor(number)
-        return NUMPY[self.dtype](number.detach().item() if isinstance(number, Tensor) else number)
+        return array(_CODE[self.dtype], [number.item() if isinstance(number, Tensor) else number])[0]
 
-    def scalars(self, row: Tensor) -> Iterable[Scalar]:
-        """The elements of a 1-d tensor as formulas take them."""
-        return row.unbind() if apart(self.device) else row.numpy()
+    def typed(self, number: Scalar) -> Scalar:
+        """A number that shows its type to those who ask, and does not mind to be divided by 0: on a CPU numpy's."""
+        return number if apart(self.device) else _NUMPY[self.dtype](number)
+
+    def inverse(self, number: Scalar) -> Scalar:
+        """1 / number; NaN for 0."""
+        return 1 / number if apart(self.device) or number else math.nan
 
     def tensor(self, number: Scalar) -> Tensor:
         """A number, or the numbers of a tensor, as a tensor of this type on this device, without waiting for it."""
@@ -58,9 +77,7 @@ class Numbers:
 
     def row(self, numbers: Sequence[Scalar]) -> Tensor:
         """The numbers as one 1-d tensor."""
-        if apart(self.device):
-            return torch.stack([self.tensor(number) for number in numbers])
-        return torch.tensor([float(number) for number in numbers], dtype=self.dtype)
+        return torch.stack([self.tensor(number) for number in numbers])
 
     def chosen(self, whether: Scalar, new: Scalar, old: Scalar) -> Scalar:
         """The new number or the old."""

@@ -7,8 +7,7 @@ on a CPU, and what ``torch.compile`` makes on an accelerator.
 from collections.abc import Sequence
 from typing import Protocol
 
-from torch import Tensor
-
+from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block
 from gradsurgery.torch.compiled import Compiled, Kernels
 from gradsurgery.torch.eager import Eager
@@ -19,30 +18,23 @@ from gradsurgery.torch.number import Pairs, apart
 class Passes(Protocol):
     """The two passes over some blocks of a step."""
 
-    def products(self) -> Tensor:
-        """The inner products, as one 1-d tensor."""
+    def products(self) -> Sequence[Scalar]:
+        """The inner products."""
 
-    def finish(self, weights: Tensor, rho: Tensor, scale: Tensor | None) -> None:
+    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction over the last gradient and move the averages, both in place.
 
-            direction = sum of weights * vectors,   average <- (1 - rho) average + rho gradient / scale   if rho > 0
+            direction = sum of weights * vectors,   average <- (1 - rho) average + unscale rho gradient   if rho > 0
 
         Args:
             weights: one for each gradient and average.
             rho: the speed of the averages, 0 in an unsound step.
-            scale: what the gradients are multiplied by, if they are.
+            unscale: one over what the gradients are multiplied by, if they are.
         """
 
 
-def passes(blocks: Sequence[Block], pairs: Pairs, kernels: Kernels | None) -> list[Passes]:
-    """The passes over each kind of blocks, by kernels if there are any."""
-    kinds: dict[object, list[Block]] = {}
-    for block in blocks:
-        kinds.setdefault(block.kind, []).append(block)
-    return [_passes(some, pairs, kernels) for some in kinds.values()]
-
-
-def _passes(blocks: Sequence[Block], pairs: Pairs, kernels: Kernels | None) -> Passes:
+def passes(blocks: Sequence[Block], pairs: Pairs, kernels: Kernels | None) -> Passes:
+    """The passes over blocks of one type on one device, by kernels if there are any."""
     if kernels is None:
         return Eager(blocks, pairs)
     return Compiled(blocks, pairs, kernels) if apart(blocks[0].device) else Native(blocks, pairs)

@@ -1,29 +1,42 @@
 """``Surgery``: gathers the gradient of each loss apart, then leaves one direction in ``.grad``."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
 from gradsurgery.method import Method
-from gradsurgery.plan import asked, basis, plan
+from gradsurgery.plan import basis
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import Block
+from gradsurgery.torch.blocks import Block, aligned
 from gradsurgery.torch.compiled import Kernels
+from gradsurgery.torch.formula import Formula
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.layout import parameters
+from gradsurgery.torch.layout import Layout, alike_in_type, layout, parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.number import Numbers, Pairs, apart, wide
+from gradsurgery.torch.number import Numbers, apart, unbound, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
 from gradsurgery.torch.probes import probes
 from gradsurgery.torch.state import State
-from gradsurgery.vector import Pair
+
+Group = tuple[Shards | None, torch.device, torch.dtype]
+"""What blocks have in common that are passed over together: where other shards are, the device and the type."""
+
+
+class Seat(NamedTuple):
+    """What a parameter was like in the step before: if its gradients lie as they did, it is like that still."""
+
+    layouts: list[Layout | None]
+    """Those of its gradients, all the same."""
+    averages: Sequence[Tensor]
+    """Its averages, laid alike."""
+    group: Group
+    """Whom it is passed over with."""
 
 
 class Surgery:
@@ -65,12 +78,13 @@ class Surgery:
         self._gathering = Gathering(self._parameters)
         self._kernels = Kernels() if compile else None
         self._wrapping: Wrapping | None = None
-        self._asks: dict[int, _Ask] = {}
+        self._formulas: dict[int, Formula] = {}
+        self._seats: list[Seat | None] = [None] * len(self._parameters)
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         widest = torch.float64 if torch.float64 in dtypes else torch.float32
         self._numbers = Numbers(self._parameters[0].device, widest)
         self._state = State(method, self._parameters, self._numbers)
-        self._diagnostics: Mapping[str, Scalar] = {}
+        self._diagnostics: Callable[[], Mapping[str, Scalar]] = dict
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; called again before ``apply``, add to it (divide each loss accordingly).
@@ -103,89 +117,83 @@ class Surgery:
         aux_count = len(self._gathering.gradients) - 1
         if aux_count < 0:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        if aux_count not in self._asks:
-            self._asks[aux_count] = self._ask(aux_count)
-        ask = self._asks[aux_count]
-        scale = 1.0 if scaler is None else self._numbers.scalar(scaler.scale(self._numbers.tensor(1.0)))
-        unit = dict.fromkeys(ask.names, 1.0) | dict.fromkeys(ask.gradients, scale)
-        blocks, directions = self._blocks()
-        over = self._passes(blocks, ask.places)
-        scaled = self._products(over, ask.pairs)
-        alike = self._alike(ask, scaled, blocks)
-        with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
-            products = {(a, b): product / unit[a] / unit[b] for (a, b), product in scaled.items()}
-            step = plan(
-                self.method,
-                aux_count,
-                dot=lambda a, b: products[a, b],
-                steps=self._state.steps,
-                mass=self._state.mass,
-                memory=self._state.memory,
-                measure=self._measure,
-            )
-            weights = [step.weights.get(name, 0.0) * (scale / unit[name]) for name in ask.names]
-
+        formula, numbers, state = self._formula(aux_count), self._numbers, self._state
+        groups, directions = self._blocks()
+        over = [(passes(some, formula.places, self._kernels), where) for (where, *_), some in groups.items()]
+        products = self._products(over) if formula.pairs else []
+        alike = self._alike(formula, products, groups)
+        scale = None if scaler is None else numbers.scalar(scaler.scale(numbers.tensor(1.0)))
+        unscale = None if scale is None else numbers.inverse(scale)
+        step = formula.plan(products, state.steps, state.mass, state.memory, scale)
         sound = step.sound & alike
-        told = self._numbers.row([*weights, 0.0 if step.rho is None else step.rho * sound])
-        told = told if alike is True else torch.where(alike, told, torch.nan)
+        weights = [numbers.scalar(step.weights.get(name, 0.0)) for name in formula.names]
+        weights[0] = numbers.chosen(alike, weights[0], torch.nan)
         for some, _ in over:
-            some.finish(told[:-1], told[-1], None if scaler is None else self._numbers.tensor(scale))
+            some.finish(weights, 0.0 if step.rho is None else step.rho * sound, unscale)
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()
-        self._state.move(step, sound)
+        state.move(step, sound)
         self._diagnostics = step.diagnostics
 
-    def _ask(self, aux_count: int) -> "_Ask":
-        names = basis(self.method, aux_count)
-        gradients = names[: 1 + aux_count]
-        replicas = self._wrapping.replicas if self._wrapping else []
-        squares = [(name, name) for name in gradients] if replicas else []
-        pairs = dict.fromkeys([*asked(self.method, aux_count, measure=self._measure), *squares])
-        places = tuple((names.index(a), names.index(b)) for a, b in pairs)
-        return _Ask(names, gradients, tuple(pairs), places, replicas)
+    def _formula(self, aux_count: int) -> Formula:
+        """The method's formula; made once, unless users put another method in its place."""
+        found = self._formulas.get(aux_count)
+        if found is None or found.method is not self.method:
+            replicated = self._wrapping is not None and bool(self._wrapping.replicas)
+            found = Formula(self.method, aux_count, self._numbers, measure=self._measure, squares=replicated)
+            self._formulas[aux_count] = found
+        return found
 
-    def _blocks(self) -> tuple[list[tuple[Block, Shards | None]], list[Tensor | None]]:
-        """The vectors of each parameter that has any, and for each parameter the tensor that becomes its direction."""
-        blocks: list[tuple[Block, Shards | None]] = []
+    def _blocks(self) -> tuple[dict[Group, list[Block]], list[Tensor | None]]:
+        """The vectors of each parameter that has any, by what they share, and the tensors that become directions."""
+        groups: dict[Group, list[Block]] = {}
         directions: list[Tensor | None] = []
-        for index, parameter in enumerate(self._parameters):
-            gradients = [loss[index] for loss in self._gathering.gradients]
-            reached = [gradient for gradient in gradients if gradient is not None]
-            directions.append(None)
-            if not reached and not self._state.has_averages(index):
-                continue
-            like = reached[0] if reached else torch.zeros_like(parameter)
-            filled = _alike_in_type([torch.zeros_like(like) if one is None else one for one in gradients])
-            averages = self._state.averages(index, like=filled[-1])
-            blocks.append((Block(list(map(local, filled)), list(map(local, averages))), shards(parameter)))
-            directions[index] = filled[-1] if reached else None  # the passes write it there
-        return blocks, directions
+        for index, gradients in enumerate(zip(*self._gathering.gradients, strict=True)):
+            seat = self._seats[index]
+            if seat is not None and [layout(one) for one in gradients] == seat.layouts:
+                groups.setdefault(seat.group, []).append(Block(gradients, seat.averages))
+                directions.append(gradients[-1])  # the passes write it there
+            else:
+                directions.append(self._seated(index, gradients, groups))
+        return groups, directions
 
-    def _passes(self, blocks: list[tuple[Block, Shards | None]], pairs: Pairs) -> list[tuple[Passes, Shards | None]]:
-        """The passes over the blocks, apart for those that other processes hold shards of."""
-        groups: dict[Shards | None, list[Block]] = {}
-        for one, where in blocks:
-            groups.setdefault(where, []).append(one)
-        return [(one, where) for where, some in groups.items() for one in passes(some, pairs, self._kernels)]
+    def _seated(self, index: int, found: tuple[Tensor | None, ...], groups: dict[Group, list[Block]]) -> Tensor | None:
+        """Add the vectors of one parameter, whatever they are like, and keep its seat for the next step."""
+        parameter = self._parameters[index]
+        reached = [gradient for gradient in found if gradient is not None]
+        if not reached and not self._state.has_averages(index):
+            return None
+        like = reached[0] if reached else torch.zeros_like(parameter)
+        gradients = alike_in_type([torch.zeros_like(like) if one is None else one for one in found])
+        averages = self._state.averages(index, like=gradients[-1])
+        block = aligned([local(one) for one in gradients], [local(one) for one in averages])
+        group = shards(parameter), block.device, block.dtype
+        groups.setdefault(group, []).append(block)
+        layouts = [layout(one) for one in found]
+        plain = layouts[-1] is not None and layouts.count(layouts[-1]) == len(layouts)
+        self._seats[index] = Seat(layouts, block.averages, group) if plain else None
+        return gradients[-1] if reached else None
 
-    def _products(self, over: list[tuple[Passes, Shards | None]], pairs: tuple[Pair, ...]) -> dict[Pair, Scalar]:
+    def _products(self, over: list[tuple[Passes, Shards | None]]) -> Sequence[Scalar]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
-        if not pairs:
-            return {}
-        sums = [sum_over_shards(self._numbers.tensor(one.products()), where) for one, where in over]
-        return dict(zip(pairs, self._numbers.scalars(reduce(torch.add, sums)), strict=True))
+        rows = [one.products() for one, _ in over]
+        for index, (_, where) in enumerate(over):
+            if where is not None:
+                rows[index] = unbound(sum_over_shards(self._numbers.row(rows[index]), where))
+        return [reduce(add, map(self._numbers.scalar, column)) for column in zip(*rows, strict=True)]
 
-    def _alike(self, ask: "_Ask", products: Mapping[Pair, Scalar], blocks: list[tuple[Block, Shards | None]]) -> Scalar:
+    def _alike(self, formula: Formula, products: Sequence[Scalar], groups: Mapping[Group, list[Block]]) -> Scalar:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
-        if not ask.replicas:
+        if self._wrapping is None or not self._wrapping.replicas:
             return True
-        seen = torch.stack([self._numbers.tensor(probes(one, index)) for index, (one, _) in enumerate(blocks)]).sum(0)
-        squares = self._numbers.row([products[name, name] for name in ask.gradients])
-        same = agreed(squares, seen, ask.replicas)
+        blocks = enumerate(block for some in groups.values() for block in some)
+        seen = torch.stack([self._numbers.tensor(probes(block, index)) for index, block in blocks]).sum(0)
+        squares = [products[formula.pairs.index((name, name))] for name in formula.gradients]
+        same = agreed(self._numbers.row(squares), seen, self._wrapping.replicas)
         # on an accelerator a look waits for it, so there we look at the first step only; NaN shows the others
         if self._state.steps == 0 or not apart(same.device):
-            wrong = [name for name, one in zip(ask.gradients, same.tolist(), strict=True) if not one]
+            wrong = [name for name, one in zip(formula.gradients, same.tolist(), strict=True) if not one]
             if wrong:
                 raise RuntimeError(
                     f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
@@ -198,7 +206,8 @@ class Surgery:
 
         What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
         """
-        return {name: self._numbers.tensor(number) for name, number in self._diagnostics.items()}
+        with np.errstate(all="ignore"):
+            return {name: self._numbers.tensor(number) for name, number in self._diagnostics().items()}
 
     def state_dict(self) -> dict[str, Any]:
         """What a run needs to go on: averages, counts and scalars, in plain containers."""
@@ -207,28 +216,5 @@ class Surgery:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state; hyperparameters stay those of this surgery's method."""
         self._state.load(state)
+        self._seats = [None] * len(self._parameters)
         self._gathering.clear()
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """What a step with some number of auxiliary losses asks for: always the same."""
-
-    names: tuple[str, ...]
-    """The vectors."""
-    gradients: tuple[str, ...]
-    """Those of them that are gradients."""
-    pairs: tuple[Pair, ...]
-    """The inner products."""
-    places: Pairs
-    """The same, by the places of their factors among the vectors."""
-    replicas: list[ProcessGroup]
-    """The groups of processes that must hold the same gradients."""
-
-
-def _alike_in_type(gradients: list[Tensor]) -> list[Tensor]:
-    """The gradients in the widest of their types: they may differ where ``grad_dtype`` of a parameter is None."""
-    if len({gradient.dtype for gradient in gradients}) == 1:
-        return gradients
-    widest = reduce(torch.promote_types, [gradient.dtype for gradient in gradients])
-    return [gradient.to(widest) for gradient in gradients]

@@ -1,0 +1,115 @@
+"""A method at work on numbers: what it asks for in a step, and what it makes of the answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from gradsurgery.hyperparameter import each
+from gradsurgery.method import Method
+from gradsurgery.plan import Plan, asked, basis, plan
+from gradsurgery.scalar import Scalar
+from gradsurgery.torch.number import Numbers, Pairs
+from gradsurgery.torch.tape import Tape
+
+
+class Formula:
+    """The formula of a method with some number of auxiliary losses.
+
+    Args:
+        method: the method.
+        aux_count: how many auxiliary losses there are.
+        numbers: the scalars.
+        measure: whether to ask for all inner products.
+        squares: whether to ask for those of each gradient with itself.
+    """
+
+    def __init__(self, method: Method, aux_count: int, numbers: Numbers, *, measure: bool, squares: bool) -> None:
+        self.method, self._aux_count, self._numbers, self._measure = method, aux_count, numbers, measure
+        self.names = basis(method, aux_count)
+        """The vectors."""
+        self.gradients = self.names[: 1 + aux_count]
+        """Those of them that are gradients."""
+        own = [(name, name) for name in self.gradients] if squares else []
+        self.pairs = tuple(dict.fromkeys([*asked(method, aux_count, measure=measure), *own]))
+        """The inner products."""
+        self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
+        """The same, by the places of their factors among the vectors."""
+        self._weighted: tuple[str, ...] = ()
+        self._rho: Scalar | None = None
+        self._written = self._write() if _fixed(method) else None
+
+    def plan(
+        self,
+        products: Sequence[Scalar],
+        steps: int,
+        mass: Scalar,
+        memory: tuple[Scalar, ...],
+        scale: Scalar | None = None,
+    ) -> Plan:
+        """One step.
+
+        Args:
+            products: the inner products, in the order of ``pairs``.
+            steps: the number of steps before this one.
+            mass: ``Plan.mass`` of the step before.
+            memory: ``Plan.memory`` of the step before.
+            scale: what the gradients are multiplied by, if they are; the direction is then, too.
+        """
+        if scale is not None:
+            unscale = self._numbers.inverse(scale)
+            products = [
+                product * (unscale if a in self.gradients else 1) * (unscale if b in self.gradients else 1)
+                for product, (a, b) in zip(products, self.pairs, strict=True)
+            ]
+        step = self._quick(products, steps, mass, memory)
+        if scale is None:
+            return step
+        scaled = {name: one if name in self.gradients else one * scale for name, one in step.weights.items()}
+        return replace(step, weights=scaled)
+
+    def _quick(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
+        slowly = partial(self._planned, products, steps, mass, memory)
+        if self._written is None:
+            return slowly()
+        sound, mass, *rest = self._written(*products, mass, *memory)
+        return Plan(
+            weights=dict(zip(self._weighted, rest, strict=False)),
+            sound=sound,
+            rho=self._rho,
+            mass=mass,
+            memory=tuple(rest[len(self._weighted) :]),
+            diagnostics=lambda: slowly().diagnostics(),
+        )
+
+    def _planned(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
+        mass, *numbers = map(self._numbers.typed, (mass, *memory, *products))
+        known = dict(zip(self.pairs, numbers[len(memory) :], strict=True))
+        with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
+            return plan(
+                self.method,
+                self._aux_count,
+                dot=lambda a, b: known[a, b],
+                steps=steps,
+                mass=mass,
+                memory=tuple(numbers[: len(memory)]),
+                measure=self._measure,
+            )
+
+    def _write(self) -> Callable[..., tuple[Scalar, ...]] | None:
+        """What a step computes from its numbers, as one function; None if it does more than to use operators."""
+        tape = Tape(self._numbers.dtype)
+        known = {pair: tape.symbol("_".join(pair)) for pair in self.pairs}
+        mass, *memory = map(tape.symbol, ("mass", *self.method.memory))
+        try:
+            step = plan(self.method, self._aux_count, dot=lambda a, b: known[a, b], mass=mass, memory=tuple(memory))
+        except TypeError:
+            return None
+        self._weighted, self._rho = tuple(step.weights), step.rho
+        return tape.function([step.sound, step.mass, *step.weights.values(), *step.memory])
+
+
+def _fixed(method: Method) -> bool:
+    """Whether a method is all numbers: a function that a user gave, as a schedule, may say something else next time."""
+    return not any(callable(one) for field in vars(method).values() for one in each(field, 1))
