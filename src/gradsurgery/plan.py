@@ -11,9 +11,8 @@ is in none of them. In an unsound step the weight of main is NaN, so that whatev
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradsurgery.diagnosis import diagnosis
 from gradsurgery.method import Method, Step
@@ -21,8 +20,7 @@ from gradsurgery.scalar import Scalar, ratio
 from gradsurgery.vector import Gram, Pair
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a front end does to finish a step."""
 
     weights: dict[str, Scalar]

@@ -1,7 +1,6 @@
 """A method at work on numbers: what it asks for in a step, and what it makes of the answers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -26,6 +25,7 @@ class Formula:
     """
 
     def __init__(self, method: Method, aux_count: int, numbers: Numbers, *, measure: bool, squares: bool) -> None:
+        method.check_aux_count(aux_count)
         self.method, self._aux_count, self._numbers, self._measure = method, aux_count, numbers, measure
         self.names = basis(method, aux_count)
         """The vectors."""
@@ -67,7 +67,7 @@ class Formula:
         if scale is None:
             return step
         scaled = {name: one if name in self.gradients else one * scale for name, one in step.weights.items()}
-        return replace(step, weights=scaled)
+        return step._replace(weights=scaled)
 
     def _quick(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
         slowly = partial(self._planned, products, steps, mass, memory)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gradsurgery.torch.layout import dense, unshared
+from gradsurgery.torch.layout import dense, shared
 from gradsurgery.torch.losses import Loss, backward, value
 from gradsurgery.torch.parallel import Wrapping, added, placed_like, whole
 
@@ -69,4 +69,7 @@ def _owned(gradient: Tensor | None, parameter: Tensor, name: str) -> Tensor | No
             f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
             "embedding with sparse=False"
         )
-    return dense(unshared(placed_like(parameter, gradient)))
+    if type(gradient) is Tensor and gradient.is_contiguous() and not shared(gradient):
+        return gradient  # as nearly all are
+    gradient = placed_like(parameter, gradient)
+    return dense(gradient.clone() if shared(gradient) else gradient)

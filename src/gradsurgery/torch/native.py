@@ -40,8 +40,9 @@ class Native:
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
         first, self._count = blocks[0], len(pairs)
         self._library = compiled(len(first.gradients), len(first.averages), pairs, first.dtype)
-        sizes = array("q", [block.size for block in blocks])
-        addresses = array("q", [vector.data_ptr() for block in blocks for vector in block.vectors])
+        sizes = array("q", [block.gradients[0].numel() for block in blocks])
+        vectors = [one for block in blocks for one in (*block.gradients, *block.averages)]
+        addresses = array("q", [one.data_ptr() for one in vectors])
         self._table = len(sizes), _address(sizes), _address(addresses), torch.get_num_threads()
         self._held = blocks, sizes, addresses  # as the table has no more than addresses
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gradsurgery.method import Method
-from gradsurgery.plan import basis
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block, aligned
 from gradsurgery.torch.compiled import Kernels
@@ -97,13 +96,10 @@ class Surgery:
         Returns:
             The losses, main first, detached: for the log.
         """
-        self.method.check_aux_count(len(aux))
         if self._wrapping is None:
             self._wrapping = wrapping(self._parameters)
-        names = basis(self.method, len(aux))[: 1 + len(aux)]
-        return self._gathering.add(names, (main, *aux), self._wrapping)
+        return self._gathering.add(self._formula(len(aux)).gradients, (main, *aux), self._wrapping)
 
-    @torch.no_grad()
     def apply(self, *, scaler: Any = None) -> None:
         """Replace the gathered gradients by one direction in ``.grad``, and move the averages.
 
