@@ -1,6 +1,6 @@
 """Blocks: one parameter's vectors. Small ones are joined, large ones split."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,14 +50,13 @@ class Block:
         """The type of the gradients."""
         return self.gradients[0].dtype
 
-    def pieces(self) -> "Iterator[Block]":
+    def pieces(self) -> "Sequence[Block]":
         """Parts that share the block's memory on a CPU, else the block itself."""
-        if apart(self.device) or self.size <= PIECE:
-            yield self
-            return
+        if self.size <= PIECE or apart(self.device):
+            return [self]
         count = len(self.gradients)
-        for parts in zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True):
-            yield Block(parts[:count], parts[count:])
+        parts = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
+        return [Block(part[:count], part[count:]) for part in parts]
 
 
 @dataclass(frozen=True)

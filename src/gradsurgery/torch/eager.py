@@ -20,28 +20,29 @@ class Eager:
     """
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
-        self._blocks, self._pairs = joined(blocks), pairs
+        self._blocks, self._pairs = [(block, block.pieces()) for block in joined(blocks)], pairs
 
     def products(self) -> Sequence[Scalar]:
         """The inner products."""
         dots = []
-        for block in self._blocks:
-            for piece in block.pieces():
+        for _, pieces in self._blocks:
+            for piece in pieces:
                 vectors = widened(piece.vectors)
                 dots += [torch.dot(vectors[a], vectors[b]) for a, b in self._pairs]
         return unbound(torch.stack(dots).view(-1, len(self._pairs)).sum(0))
 
     def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        device, dtype = self._blocks[0].device, wide(self._blocks[0].dtype)
+        first, _ = self._blocks[0]
+        device, dtype = first.device, wide(first.dtype)
         form = partial(
             _form_unseen if apart(device) else _form,
             [placed(weight, device, dtype) for weight in weights],
             placed(rho, device, dtype),
             None if unscale is None else placed(unscale, device, dtype),
         )
-        for block in reversed(self._blocks):  # backwards, as what was read last is still in the cache
-            for piece in block.pieces():
+        for block, pieces in reversed(self._blocks):  # backwards, as what was read last is still in the cache
+            for piece in pieces:
                 gradients = widened(piece.gradients)
                 form(gradients, piece.averages)
                 if gradients[-1] is not piece.gradients[-1]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gradsurgery.torch.layout import dense, shared
+from gradsurgery.torch.layout import dense, unshared
 from gradsurgery.torch.losses import Loss, backward, value
 from gradsurgery.torch.parallel import Wrapping, added, placed_like, whole
 
@@ -45,7 +45,7 @@ class Gathering:
                 parameter.grad = None if wrapping.sharded else gradient
             now = value(loss, name)
             backward(now, self._by_id, later, wrapping)
-            gradients = [_owned(parameter.grad, parameter, name) for parameter in self._parameters]
+            gradients = [_owned(one.grad, one, name, wrapping) for one in self._parameters]
         except RuntimeError as error:
             wrapping.advise(error)
             raise
@@ -60,16 +60,15 @@ class Gathering:
         return whole(now.detach()), gradients
 
 
-def _owned(gradient: Tensor | None, parameter: Tensor, name: str) -> Tensor | None:
+def _owned(gradient: Tensor | None, parameter: Tensor, name: str, wrapping: Wrapping) -> Tensor | None:
     """A gradient that nobody else writes to, dense in memory."""
     if gradient is None:
         return None
-    if gradient.layout != torch.strided:
+    if gradient.layout is not torch.strided:
         raise TypeError(
             f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
             "embedding with sparse=False"
         )
-    if type(gradient) is Tensor and gradient.is_contiguous() and not shared(gradient):
-        return gradient  # as nearly all are
-    gradient = placed_like(parameter, gradient)
-    return dense(gradient.clone() if shared(gradient) else gradient)
+    if wrapping.hooked:
+        gradient = unshared(placed_like(parameter, gradient))
+    return gradient if type(gradient) is Tensor and gradient.is_contiguous() else dense(gradient)

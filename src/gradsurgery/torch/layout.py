@@ -68,10 +68,13 @@ def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
     return torch.zeros_like(like, dtype=wide(like.dtype)).copy_(average)
 
 
-def shared(tensor: Tensor) -> bool:
-    """Whether a tensor is a part of something larger, such as a bucket that DDP writes to again."""
+def unshared(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a copy if it is a part of something larger: a bucket that DDP writes to again."""
+    if type(tensor) is not Tensor:
+        return tensor
     # by size alone, a parameter that fills a bucket of DDP would pass for its owner
-    return type(tensor) is Tensor and (tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.nbytes)
+    shared = tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.nbytes
+    return tensor.clone() if shared else tensor
 
 
 def dense(tensor: Tensor) -> Tensor:

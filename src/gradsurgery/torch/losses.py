@@ -1,6 +1,6 @@
 """Losses as users hand them in, and one backward pass for each."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -50,9 +50,9 @@ class Graph:
         """Whether one's backward pass frees what the other's needs."""
         return not self.nodes.isdisjoint(other.nodes)
 
-    def ends_in(self, parameters: Container[int]) -> bool:
-        """Whether all that it reaches is among the parameters with these ids."""
-        return all(id(getattr(leaf, "variable", None)) in parameters for leaf in self.leaves)
+    def ends_in(self, parameters: Mapping[int, Tensor]) -> bool:
+        """Whether all that it reaches is among these parameters, given by their ids."""
+        return {id(getattr(leaf, "variable", None)) for leaf in self.leaves} <= parameters.keys()
 
     @property
     def hides_parameters(self) -> bool:

@@ -37,10 +37,10 @@ def placed(number: Scalar, device: torch.device, dtype: torch.dtype) -> Scalar:
     return torch.full((), float(number), dtype=dtype, device=device)
 
 
-def widened(vectors: Sequence[Tensor]) -> list[Tensor]:
-    """The vectors in the type to compute in; those that have it are not copied."""
+def widened(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The vectors, gradients first, in the type to compute in; those that have it are not copied."""
     dtype = wide(vectors[0].dtype)
-    return [vector.to(dtype) for vector in vectors]
+    return vectors if vectors[0].dtype == dtype else [vector.to(dtype) for vector in vectors]
 
 
 def unbound(row: Tensor) -> Sequence[Scalar]:
