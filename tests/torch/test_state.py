@@ -56,6 +56,19 @@ def test_a_loaded_state_is_a_copy():
     assert torch.equal(state["averages"][0][0], before)
 
 
+def test_a_run_that_goes_back_to_a_saved_state_goes_on_from_there():
+    run, twin = some_run(gs.bloop(lam=0.5)), some_run(gs.bloop(lam=0.5))
+    train(twin, 4)
+    train(run, 2)
+    saved = copy.deepcopy([part.state_dict() for part in run])
+    train(run, 2, start=10)
+    for part, state in zip(run, saved, strict=True):
+        part.load_state_dict(state)
+    train(run, 2, start=2)
+    for one, other in zip(run[0].parameters(), twin[0].parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_another_lam_is_no_reason_to_refuse():
     run = some_run(gs.bloop(lam=0.5))
     train(run, 2)

@@ -267,12 +267,16 @@ def test_diagnostics_are_those_of_the_last_step():
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
 
 
-def test_lam_may_be_a_tensor():
-    lam, weight = torch.tensor(0.5), Parameter(torch.tensor([2.0, 0.0]))
-    surgery = gst.Surgery([weight], gs.bloop(lam=lam, rho=None))
-    surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
-    surgery.apply()
-    torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_lam_may_be_a_tensor_that_changes(compiled):
+    lam, weight = torch.tensor(0.5, requires_grad=True), Parameter(torch.tensor([2.0, 0.0]))
+    surgery = gst.Surgery([weight], gs.bloop(lam=lam, rho=None), compile=compiled)
+    for factor in (1.0, 2.0):
+        lam.data = torch.tensor(0.5 * factor)
+        surgery.backward((weight * torch.tensor([2.0, 0.0])).sum(), (weight * torch.tensor([4.0, 6.0])).sum())
+        surgery.apply()
+        torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0 * factor]))
+        assert not weight.grad.requires_grad
 
 
 W = Parameter(torch.ones(3))

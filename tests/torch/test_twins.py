@@ -165,8 +165,9 @@ def test_a_method_may_want_the_average_of_every_gradient(compiled):
 
 
 @eager_and_compiled
-def test_types_and_layouts_may_differ_within_a_model_and_between_losses(compiled):
-    """Each loss and step lays its gradients otherwise."""
+@pytest.mark.parametrize("shift", [0, 1], ids=["between steps", "between losses"])
+def test_types_and_layouts_may_differ_within_a_model_and(shift, compiled):
+    """Every two steps, and in one case each loss, lay their gradients otherwise."""
     torch.manual_seed(0)
     method = gs.bloop(lam=0.5, rho=0.3)
     types = [torch.float32, torch.float64, torch.bfloat16]
@@ -175,7 +176,10 @@ def test_types_and_layouts_may_differ_within_a_model_and_between_losses(compiled
     for step in range(6):
         gradients = [[torch.randn(one.shape).to(one.dtype) for one in parameters] for _ in range(2)]
         surgery._gathering.gradients = [
-            [one.to(memory_format=torch.channels_last) if (step + place) % 2 else one.clone() for one in loss]
+            [
+                one.to(memory_format=torch.channels_last) if (step // 2 + shift * place) % 2 else one.clone()
+                for one in loss
+            ]
             for place, loss in enumerate(gradients)
         ]
         expected = reference(*(flat(loss) for loss in gradients))

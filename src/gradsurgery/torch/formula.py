@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from gradsurgery.method import Method
 from gradsurgery.plan import Plan, asked, basis, plan
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.number import Numbers, Pairs
+from gradsurgery.torch.state import State
 from gradsurgery.torch.tape import Tape
 
 
@@ -40,21 +42,12 @@ class Formula:
         self._rho: Scalar | None = None
         self._written = self._write() if _fixed(method) else None
 
-    def plan(
-        self,
-        products: Sequence[Scalar],
-        steps: int,
-        mass: Scalar,
-        memory: tuple[Scalar, ...],
-        scale: Scalar | None = None,
-    ) -> Plan:
+    def plan(self, products: Sequence[Scalar], state: State, scale: Scalar | None = None) -> Plan:
         """One step.
 
         Args:
             products: the inner products, in the order of ``pairs``.
-            steps: the number of steps before this one.
-            mass: ``Plan.mass`` of the step before.
-            memory: ``Plan.memory`` of the step before.
+            state: where the method is.
             scale: what the gradients are multiplied by, if they are; the direction is then, too.
         """
         if scale is not None:
@@ -63,7 +56,7 @@ class Formula:
                 product * (unscale if a in self.gradients else 1) * (unscale if b in self.gradients else 1)
                 for product, (a, b) in zip(products, self.pairs, strict=True)
             ]
-        step = self._quick(products, steps, mass, memory)
+        step = self._quick(products, state.steps, state.mass, state.memory)
         if scale is None:
             return step
         scaled = {name: one if name in self.gradients else one * scale for name, one in step.weights.items()}
@@ -111,5 +104,6 @@ class Formula:
 
 
 def _fixed(method: Method) -> bool:
-    """Whether a method is all numbers: a function that a user gave, as a schedule, may say something else next time."""
-    return not any(callable(one) for field in vars(method).values() for one in each(field, 1))
+    """Whether a method is all numbers: a user's function, as a schedule, or tensor may say something else next time."""
+    values = (one for field in vars(method).values() for one in each(field, 1))
+    return all(one is None or isinstance(one, Real) for one in values)

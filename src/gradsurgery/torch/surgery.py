@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,31 +11,18 @@ from torch import Tensor
 
 from gradsurgery.method import Method
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import Block, aligned
+from gradsurgery.torch.blocks import Block
 from gradsurgery.torch.compiled import Kernels
 from gradsurgery.torch.formula import Formula
 from gradsurgery.torch.gathering import Gathering
-from gradsurgery.torch.layout import Layout, alike_in_type, layout, parameters
+from gradsurgery.torch.layout import parameters
 from gradsurgery.torch.losses import Loss
 from gradsurgery.torch.number import Numbers, apart, unbound, wide
-from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, local, shards, sum_over_shards, wrapping
+from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
 from gradsurgery.torch.probes import probes
+from gradsurgery.torch.seats import Group, Seats
 from gradsurgery.torch.state import State
-
-Group = tuple[Shards | None, torch.device, torch.dtype]
-"""What blocks have in common that are passed over together: where other shards are, the device and the type."""
-
-
-class Seat(NamedTuple):
-    """What a parameter was like in the step before: if its gradients lie as they did, it is like that still."""
-
-    layouts: list[Layout | None]
-    """Those of its gradients, all the same."""
-    averages: Sequence[Tensor]
-    """Its averages, laid alike."""
-    group: Group
-    """Whom it is passed over with."""
 
 
 class Surgery:
@@ -78,11 +65,11 @@ class Surgery:
         self._kernels = Kernels() if compile else None
         self._wrapping: Wrapping | None = None
         self._formulas: dict[int, Formula] = {}
-        self._seats: list[Seat | None] = [None] * len(self._parameters)
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
         widest = torch.float64 if torch.float64 in dtypes else torch.float32
         self._numbers = Numbers(self._parameters[0].device, widest)
         self._state = State(method, self._parameters, self._numbers)
+        self._seats = Seats(self._parameters, self._state)
         self._diagnostics: Callable[[], Mapping[str, Scalar]] = dict
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
@@ -114,13 +101,13 @@ class Surgery:
         if aux_count < 0:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
         formula, numbers, state = self._formula(aux_count), self._numbers, self._state
-        groups, directions = self._blocks()
+        groups, directions = self._seats.blocks(self._gathering.gradients)
         over = [(passes(some, formula.places, self._kernels), where) for (where, *_), some in groups.items()]
         products = self._products(over) if formula.pairs else []
         alike = self._alike(formula, products, groups)
         scale = None if scaler is None else numbers.scalar(scaler.scale(numbers.tensor(1.0)))
         unscale = None if scale is None else numbers.inverse(scale)
-        step = formula.plan(products, state.steps, state.mass, state.memory, scale)
+        step = formula.plan(products, state, scale)
         sound = step.sound & alike
         weights = [numbers.scalar(step.weights.get(name, 0.0)) for name in formula.names]
         weights[0] = numbers.chosen(alike, weights[0], torch.nan)
@@ -140,36 +127,6 @@ class Surgery:
             found = Formula(self.method, aux_count, self._numbers, measure=self._measure, squares=replicated)
             self._formulas[aux_count] = found
         return found
-
-    def _blocks(self) -> tuple[dict[Group, list[Block]], list[Tensor | None]]:
-        """The vectors of each parameter that has any, by what they share, and the tensors that become directions."""
-        groups: dict[Group, list[Block]] = {}
-        directions: list[Tensor | None] = []
-        for index, gradients in enumerate(zip(*self._gathering.gradients, strict=True)):
-            seat = self._seats[index]
-            if seat is not None and [layout(one) for one in gradients] == seat.layouts:
-                groups.setdefault(seat.group, []).append(Block(gradients, seat.averages))
-                directions.append(gradients[-1])  # the passes write it there
-            else:
-                directions.append(self._seated(index, gradients, groups))
-        return groups, directions
-
-    def _seated(self, index: int, found: tuple[Tensor | None, ...], groups: dict[Group, list[Block]]) -> Tensor | None:
-        """Add the vectors of one parameter, whatever they are like, and keep its seat for the next step."""
-        parameter = self._parameters[index]
-        reached = [gradient for gradient in found if gradient is not None]
-        if not reached and not self._state.has_averages(index):
-            return None
-        like = reached[0] if reached else torch.zeros_like(parameter)
-        gradients = alike_in_type([torch.zeros_like(like) if one is None else one for one in found])
-        averages = self._state.averages(index, like=gradients[-1])
-        block = aligned([local(one) for one in gradients], [local(one) for one in averages])
-        group = shards(parameter), block.device, block.dtype
-        groups.setdefault(group, []).append(block)
-        layouts = [layout(one) for one in found]
-        plain = layouts[-1] is not None and layouts.count(layouts[-1]) == len(layouts)
-        self._seats[index] = Seat(layouts, block.averages, group) if plain else None
-        return gradients[-1] if reached else None
 
     def _products(self, over: list[tuple[Passes, Shards | None]]) -> Sequence[Scalar]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
@@ -212,5 +169,5 @@ class Surgery:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state; hyperparameters stay those of this surgery's method."""
         self._state.load(state)
-        self._seats = [None] * len(self._parameters)
+        self._seats.clear()
         self._gathering.clear()
