@@ -31,20 +31,22 @@ class Graph:
     """What the backward pass of some losses goes through."""
 
     def __init__(self, losses: Iterable[Tensor]) -> None:
-        self.nodes: set[Node] = set()
-        """Those that keep tensors for the backward pass."""
-        self.leaves: list[Node] = []
-        """Those with nothing behind them, some of them several times."""
+        nodes: set[Node] = set()
+        leaves: list[Node] = []
         stack = [loss.grad_fn for loss in losses]
         while stack:
             node = stack.pop()
-            if node is None or node in self.nodes:
+            if node is None or node in nodes:
                 continue
             if following := node.next_functions:
-                self.nodes.add(node)
+                nodes.add(node)
                 stack += [one for one, _ in following]
             else:
-                self.leaves.append(node)
+                leaves.append(node)
+        self.nodes = nodes
+        """Those that keep tensors for the backward pass."""
+        self.leaves = leaves
+        """Those with nothing behind them, some of them several times."""
 
     def shares(self, other: "Graph") -> bool:
         """Whether one's backward pass frees what the other's needs."""

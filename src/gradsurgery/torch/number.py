@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,9 +57,14 @@ class Numbers:
 
     def scalar(self, number: Scalar) -> Scalar:
         """A number as formulas take it, rounded to the type."""
+        return self.scalars([number])[0]
+
+    def scalars(self, numbers: Iterable[Scalar]) -> list[Scalar]:
+        """Several numbers as formulas take them."""
         if apart(self.device):
-            return self.tensor(number)
-        return array(_CODE[self.dtype], [number.item() if isinstance(number, Tensor) else number])[0]
+            return [self.tensor(number) for number in numbers]
+        plain = [number.item() if isinstance(number, Tensor) else number for number in numbers]
+        return array(_CODE[self.dtype], plain).tolist()
 
     def typed(self, number: Scalar) -> Scalar:
         """A number that shows its type to those who ask, and does not mind to be divided by 0: on a CPU numpy's."""

@@ -17,7 +17,7 @@ from gradsurgery.torch.formula import Formula
 from gradsurgery.torch.gathering import Gathering
 from gradsurgery.torch.layout import parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.number import Numbers, apart, unbound, wide
+from gradsurgery.torch.number import Numbers, apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
 from gradsurgery.torch.probes import probes
@@ -109,7 +109,7 @@ class Surgery:
         unscale = None if scale is None else numbers.inverse(scale)
         step = formula.plan(products, state, scale)
         sound = step.sound & alike
-        weights = [numbers.scalar(step.weights.get(name, 0.0)) for name in formula.names]
+        weights = numbers.scalars([step.weights.get(name, 0.0) for name in formula.names])
         weights[0] = numbers.chosen(alike, weights[0], torch.nan)
         for some, _ in over:
             some.finish(weights, 0.0 if step.rho is None else step.rho * sound, unscale)
@@ -130,11 +130,11 @@ class Surgery:
 
     def _products(self, over: list[tuple[Passes, Shards | None]]) -> Sequence[Scalar]:
         """The inner products of whole vectors, summed over parameters and over the processes that hold their shards."""
-        rows = [one.products() for one, _ in over]
+        rows = [self._numbers.scalars(one.products()) for one, _ in over]
         for index, (_, where) in enumerate(over):
             if where is not None:
-                rows[index] = unbound(sum_over_shards(self._numbers.row(rows[index]), where))
-        return [reduce(add, map(self._numbers.scalar, column)) for column in zip(*rows, strict=True)]
+                rows[index] = self._numbers.scalars(sum_over_shards(self._numbers.row(rows[index]), where))
+        return rows[0] if len(rows) == 1 else [reduce(add, column) for column in zip(*rows, strict=True)]
 
     def _alike(self, formula: Formula, products: Sequence[Scalar], groups: Mapping[Group, list[Block]]) -> Scalar:
         """Whether all processes under DistributedDataParallel hold the same gradients; raises if it need not wait."""
