@@ -1,7 +1,7 @@
 """Blocks: one parameter's vectors. Small ones are joined, large ones split."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +18,13 @@ SMALL = 1 << 15
 """Blocks of fewer elements are joined, as a call takes longer than their work."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Gradients, main first, and averages, as tensors of one shape on one device."""
 
     gradients: Sequence[Tensor]
     averages: Sequence[Tensor]
+    parts: "Sequence[Block]" = ()
+    """Those that it was joined of, by copies of their vectors, if it was."""
 
     @property
     def vectors(self) -> list[Tensor]:
@@ -58,15 +59,10 @@ class Block:
         parts = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
         return [Block(part[:count], part[count:]) for part in parts]
 
-
-@dataclass(frozen=True)
-class Joined(Block):
-    """Several blocks as one, by copies of their vectors (or by its own memory, if there is but one)."""
-
-    parts: Sequence[Block]
-
     def hand_back(self) -> None:
-        """Copy what was written to where it belongs."""
+        """Copy what was written to the parts, if there are any."""
+        if not self.parts:
+            return
         for vector, *places in zip(self.written, *(part.written for part in self.parts), strict=True):
             torch._foreach_copy_(places, _unflatten_dense_tensors(vector, places))  # type: ignore[no-untyped-call]
 
@@ -80,7 +76,7 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
     rows = zip(*(block.vectors for block in small), strict=True)
     vectors = [_flatten_dense_tensors(row) for row in rows]  # type: ignore[no-untyped-call]
     count = len(small[0].gradients)
-    return [*large, Joined(vectors[:count], vectors[count:], small)]
+    return [*large, Block(vectors[:count], vectors[count:], small)]
 
 
 def aligned(gradients: list[Tensor], averages: list[Tensor]) -> Block:

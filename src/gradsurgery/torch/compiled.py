@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import SMALL, Block, Joined, joined
+from gradsurgery.torch.blocks import SMALL, Block, joined
 from gradsurgery.torch.eager import Eager
 from gradsurgery.torch.number import Pairs, placed, wide, widened
 
@@ -51,8 +51,7 @@ class Compiled:
         if self._rest:
             self._rest.finish(weights, rho, unscale)
         for block in self._blocks:
-            if isinstance(block, Joined):
-                block.hand_back()
+            block.hand_back()
 
 
 class Kernels:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import Block, Joined, joined
+from gradsurgery.torch.blocks import Block, joined
 from gradsurgery.torch.number import Pairs, apart, placed, unbound, wide, widened
 
 
@@ -47,8 +47,7 @@ class Eager:
                 form(gradients, piece.averages)
                 if gradients[-1] is not piece.gradients[-1]:
                     piece.gradients[-1].copy_(gradients[-1])
-            if isinstance(block, Joined):
-                block.hand_back()
+            block.hand_back()
 
 
 def _form(
