@@ -59,13 +59,11 @@ def test_agree_for_100_steps(method, aux_count, dtype, tolerance):
         assert off(average, expected) < tolerance
 
 
-@pytest.mark.parametrize("rho", [0.01, 0.2, 0.21, 1.0, jnp.float32(0.01)], ids=repr)
-@pytest.mark.parametrize("lam", [1.0, (1.0, 0.5)], ids=["two losses", "three losses"])
-def test_gradients_a_thousand_times_longer_than_their_average_cost_few_digits(lam, rho):
-    """The direction is formed from averages that have moved already, if a step of theirs can be undone."""
-    method = gs.bloop(lam=lam, rho=rho)
-    gradients = history(method.aux_count, size(NESTED)).astype(np.float32).astype(np.float64)
-    gradients[50] *= 1000
+@every_method
+def test_gradients_far_longer_than_their_average_cost_no_digits(method, aux_count):
+    """As where main was silent for long, and its average has faded."""
+    gradients = history(aux_count, size(NESTED), steps=8).astype(np.float32).astype(np.float64)
+    gradients[:4] *= 1e-9
     directions, _, _ = run_jax(method, gradients, NESTED, jnp.float32)
     assert off(directions, run_reference(method, gradients)[0]) < 1e-5
 

@@ -1,17 +1,15 @@
 """``surgery``: main's gradients come in as updates, the auxiliary ones as ``aux``, and the direction goes out."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.arguments import auxiliary, refuse_multi_steps
-from gradsurgery.jax.tree import Tree, combination, inner, moved, scalar_type, settled, wide
+from gradsurgery.jax.tree import Tree, formed, inner, moved, scalar_type, settled, wide
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
-from gradsurgery.scalar import Scalar
 
 
 class SurgeryState(NamedTuple):
@@ -81,8 +79,7 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         gradients = (updates, *auxiliary(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
-        names = basis(method, aux_count)
-        trees = dict(zip(names, (*gradients, *state.averages), strict=True))
+        trees = dict(zip(basis(method, aux_count), (*gradients, *state.averages), strict=True))
         step = plan(
             method,
             aux_count,
@@ -93,53 +90,25 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
             measure=measure,
         )
 
-        averaged = dict(zip(names[len(gradients) :], names, strict=False))
-        weights = _over_moved(step.weights, averaged, step.rho) if _undone(step.rho) else step.weights
-        *scalars, rho = settled(
-            scalar_type(updates), *weights.values(), 0.0 if step.rho is None else step.sound * step.rho
-        )
-        averages = {name: moved(trees[name], trees[gradient], rho) for name, gradient in averaged.items()}
-        direction = combination(
-            dict(zip(weights, scalars, strict=True)), trees | averages if _undone(step.rho) else trees
-        )
+        names, scalars = zip(*step.weights.items(), strict=True)
+        *weights, rho = settled(scalar_type(updates), *scalars, 0.0 if step.rho is None else step.sound * step.rho)
 
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
+        direction, rho = formed(dict(zip(names, weights, strict=True)), rho, trees)
         told = step.diagnostics()
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
-            averages=tuple(averages.values()),
+            averages=tuple(
+                moved(average, gradient, rho) for average, gradient in zip(state.averages, gradients, strict=False)
+            ),
             mass=carried(step.mass, state.mass),
             memory=tuple(carried(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
             diagnostics={name: jnp.asarray(told[name], jnp.float32) for name in state.diagnostics},
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _undone(rho: Scalar | None) -> TypeGuard[float]:
-    """Whether a step of an average by rho is to be undone: if it is a number, and leaves enough of what was."""
-    return isinstance(rho, float) and rho <= 0.2
-
-
-def _over_moved(weights: Mapping[str, Scalar], averaged: Mapping[str, str], rho: float) -> dict[str, Scalar]:
-    """Weights over averages as they were, in terms of what they have moved to: (moved - rho gradient) / (1 - rho).
-
-    So nobody reads an average once it has moved, and XLA writes it where it is; else it would copy every one of them.
-    What rounding does to the direction grows in step with rho |main| / |average| and rho |aux| / |average|, whichever
-    is less: it shows where both gradients are a thousand times longer than the average.
-
-    Args:
-        weights: the direction.
-        averaged: the name of the gradient that each average is of.
-        rho: the share by which they have moved.
-    """
-    found = dict(weights)
-    for average, gradient in averaged.items():
-        found[average] = weights.get(average, 0.0) / (1 - rho)
-        found[gradient] = weights.get(gradient, 0.0) - rho * found[average]
-    return found
 
 
 def diagnostics(state: Any) -> dict[str, jax.Array]:

@@ -60,6 +60,24 @@ def combination(weights: Mapping[str, jax.Array], trees: Mapping[str, Tree]) -> 
     return jax.tree.map(leaf, *(trees[name] for name in names))
 
 
+def formed(weights: Mapping[str, jax.Array], rho: jax.Array, trees: Mapping[str, Tree]) -> tuple[Tree, jax.Array]:
+    """The combination, NaN throughout if a weight is, and rho.
+
+    On a CPU both come out of a conditional: who uses rho then comes after the combination, so that the averages can be
+    written where they are. XLA would copy them all, not knowing that they have been read. (On an accelerator the
+    program would wait for the condition.)
+    """
+
+    def alike() -> tuple[Tree, jax.Array]:
+        return combination(weights, trees), rho
+
+    def unsound() -> tuple[Tree, jax.Array]:
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), trees["main"]), jnp.zeros_like(rho)
+
+    sound = jnp.isfinite(weights["main"])
+    return jax.lax.platform_dependent(cpu=lambda: jax.lax.cond(sound, alike, unsound), default=alike)
+
+
 def moved(average: Tree, gradient: Tree, rho: jax.Array) -> Tree:
     """(1 - rho) average + rho gradient; the average as it was if rho is not above 0, as in an unsound step."""
 

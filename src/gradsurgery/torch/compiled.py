@@ -45,7 +45,7 @@ class Compiled:
         """Write the direction and move the averages."""
         device, dtype, count = self._blocks[0].device, wide(self._blocks[0].dtype), len(self._blocks[0].gradients)
         numbers = *weights, rho, 1.0 if unscale is None else unscale
-        *row, share, less = (torch.as_tensor(placed(one, device, dtype)) for one in numbers)
+        *row, share, less = (placed(one, device, dtype) for one in numbers)
         for group in self._groups:
             self._kernels.finish(group, count, torch.stack(row), share, less)
         if self._rest:

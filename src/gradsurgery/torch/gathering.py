@@ -53,7 +53,7 @@ class Gathering:
             for parameter in self._parameters:
                 parameter.grad = None
         wrapping.check(name)
-        if not any(gradient is not None for gradient in gradients):
+        if all(gradient is None for gradient in gradients):
             raise RuntimeError(f"the {name} loss reaches none of the parameters")
         if wrapping.sharded:
             gradients = [added(*pair) for pair in zip(before, gradients, strict=True)]
