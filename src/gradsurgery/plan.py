@@ -11,6 +11,7 @@ is in none of them. In an unsound step the weight of main is NaN, so that whatev
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -99,8 +100,12 @@ def plan(
         rho=rho,
         mass=mass if rho is None else (1 - rho) * mass + rho,
         memory=memory,
-        diagnostics=lambda: {"sound": sound, **diagnosis(now, names, direction.weights, gram.products)},
+        diagnostics=partial(_diagnostics, sound, now, names, direction.weights, gram.products),
     )
+
+
+def _diagnostics(sound: Scalar, *told: Any) -> dict[str, Scalar]:
+    return {"sound": sound, **diagnosis(*told)}
 
 
 def asked(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:

@@ -1,6 +1,7 @@
 """Formulas that were written down, beside those that run on symbols."""
 
 import math
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,31 @@ class Branching(Method):
         return step.main if math.sqrt(step.main @ step.main) > 1 else min(step.main @ step.main, 0.5) * step.aux[0]
 
 
+@dataclass(frozen=True)
+class Fading(Method):
+    """A weight that halves from step to step, by a hook of its own; what it remembers has any name."""
+
+    weight: float = 1.0
+    memory = ("v0", "lambda")
+
+    def at(self, step):
+        return Fading(self.weight / 2**step)
+
+    def direction(self, step):
+        return step.main + self.weight * step.aux[0]
+
+
+def test_what_users_write_is_run_in_every_step():
+    assert not is_written(Fading())
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    surgery, found = gst.Surgery([parameter], Fading()), []
+    for _ in range(3):
+        surgery.backward(lambda: parameter[0], lambda: parameter[1])
+        surgery.apply()
+        found.append(parameter.grad[1].item())
+    assert found == [1.0, 0.5, 0.25]
+
+
 def test_a_formula_that_branches_runs_on_symbols():
     assert not is_written(Branching())
     parameter = torch.nn.Parameter(torch.zeros(2))
@@ -105,6 +131,48 @@ def test_another_method_in_the_same_place_is_the_one_that_counts():
         surgery.backward(lambda: parameter[0], lambda: parameter[1])
         surgery.apply()
         assert parameter.grad.tolist() == [1.0, lam]
+
+
+OTHERS = {
+    "one that keeps an average": (gs.mixed(lam=1.0), gs.bloop(lam=1.0)),
+    "one that keeps none": (gs.bloop(lam=1.0), gs.bloop(lam=1.0, rho=None)),
+    "one that remembers": (gs.mixed(lam=1.0), gs.gradvac()),
+    "one of the same needs": (gs.mixed(lam=1.0), gs.agem()),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize(("first", "second"), OTHERS.values(), ids=OTHERS)
+def test_a_method_of_another_kind_is_refused_in_one_sentence(first, second, compiled):
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], first, compile=compiled)
+    losses = (lambda: parameter[0], lambda: parameter[1])
+    surgery.backward(*losses)
+    surgery.apply()
+    surgery.method = second
+    with pytest.raises(ValueError, match=r"the state of this surgery is of .*, make a new Surgery"):
+        surgery.backward(*losses)
+
+
+def test_a_surgery_can_be_pickled_between_steps():
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5))
+    surgery.backward(lambda: parameter[0], lambda: parameter[1])
+    surgery.apply()
+    copy = pickle.loads(pickle.dumps(surgery))
+    assert copy.diagnostics() == surgery.diagnostics()
+    assert copy._formulas[1].plan([1.0, 2.0, 3.0], copy._state).weights == pytest.approx(
+        surgery._formulas[1].plan([1.0, 2.0, 3.0], surgery._state).weights
+    )
+
+
+def test_diagnostics_are_of_the_lam_that_was():
+    lam, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.mixed(lam=lam))
+    surgery.backward(lambda: parameter[0], lambda: parameter[1])
+    surgery.apply()
+    lam.fill_(7.0)
+    assert surgery.diagnostics()["weight_aux"] == 2.0
 
 
 def test_a_tape_holds_all_operators_and_writes_nothing_twice():

@@ -144,6 +144,37 @@ def test_only_its_parameters_are_touched():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+def test_a_loss_that_is_a_parameter_of_another_leaves_it_alone():
+    ours, theirs = Parameter(torch.ones(2)), Parameter(torch.ones(()))
+    with pytest.raises(RuntimeError, match="reaches none of the parameters"):
+        gst.Surgery([ours], gs.mixed(lam=1.0)).backward(theirs, ours.sum())
+    assert theirs.grad is None
+
+
+SHARED = {
+    "parts of a larger one, which is one itself": lambda a, b, c: torch.cat([a, b]) + c.view(-1),
+    "views of one memory": lambda a, b, c: a.view(-1, 2) + b.view(-1, 2) + c[0].view(-1, 2) + c[1].view(-1, 2),
+    "one memory, with a dimension more": lambda a, b, c: a.unsqueeze(0) + b.unsqueeze(0) + c[:1],
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("size", [8, 1 << 16], ids=["small", "large"])
+@pytest.mark.parametrize("joined", SHARED.values(), ids=SHARED)
+def test_gradients_that_autograd_puts_into_one_memory_are_kept_apart(joined, size, compiled):
+    torch.manual_seed(0)
+    parameters = [Parameter(torch.zeros(size)), Parameter(torch.zeros(size)), Parameter(torch.zeros(2, size))]
+    surgery = gst.Surgery(parameters, gs.mixed(lam=0.5), compile=compiled)
+    weights = [torch.randn(joined(*parameters).shape) for _ in range(2)]
+    losses = [lambda weight=weight: (joined(*parameters) * weight).sum() for weight in weights]
+    for _ in range(2):  # micro-batches
+        surgery.backward(*losses)
+    surgery.apply()
+    expected = torch.autograd.grad(2 * losses[0]() + losses[1](), parameters)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
 def test_parameters_that_no_loss_reaches_keep_no_gradient():
     trunk, main_head, aux_head, unused = (Linear(4, 4).double() for _ in range(4))
     frozen = Linear(4, 4).double().requires_grad_(False)

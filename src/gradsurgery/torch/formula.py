@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from gradsurgery.hyperparameter import each
 from gradsurgery.method import Method
+from gradsurgery.methods import METHODS
 from gradsurgery.plan import Plan, asked, basis, plan
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.number import Numbers, Pairs
@@ -28,7 +30,8 @@ class Formula:
 
     def __init__(self, method: Method, aux_count: int, numbers: Numbers, *, measure: bool, squares: bool) -> None:
         method.check_aux_count(aux_count)
-        self.method, self._aux_count, self._numbers, self._measure = method, aux_count, numbers, measure
+        self.method, self._aux_count, self._numbers = method, aux_count, numbers
+        self._measure, self._squares = measure, squares
         self.names = basis(method, aux_count)
         """The vectors."""
         self.gradients = self.names[: 1 + aux_count]
@@ -63,24 +66,26 @@ class Formula:
         return step._replace(weights=scaled)
 
     def _quick(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
-        slowly = partial(self._planned, products, steps, mass, memory)
         if self._written is None:
-            return slowly()
-        sound, mass, *rest = self._written(*products, mass, *memory)
+            return self._planned(products, steps, mass, memory)
+        sound, new, *rest = self._written(*products, mass, *memory)
         return Plan(
             weights=dict(zip(self._weighted, rest, strict=False)),
             sound=sound,
             rho=self._rho,
-            mass=mass,
+            mass=new,
             memory=tuple(rest[len(self._weighted) :]),
-            diagnostics=lambda: slowly().diagnostics(),
+            diagnostics=partial(self._told, products, steps, mass, memory),
         )
+
+    def _told(self, *before: Any) -> dict[str, Scalar]:
+        return self._planned(*before).diagnostics()
 
     def _planned(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
         mass, *numbers = map(self._numbers.typed, (mass, *memory, *products))
         known = dict(zip(self.pairs, numbers[len(memory) :], strict=True))
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
-            return plan(
+            step = plan(
                 self.method,
                 self._aux_count,
                 dot=lambda a, b: known[a, b],
@@ -89,21 +94,28 @@ class Formula:
                 memory=tuple(numbers[: len(memory)]),
                 measure=self._measure,
             )
+            return step._replace(diagnostics=step.diagnostics().copy)  # now: lam may be a tensor that will change
 
-    def _write(self) -> Callable[..., tuple[Scalar, ...]] | None:
-        """What a step computes from its numbers, as one function; None if it does more than to use operators."""
+    def _write(self) -> Callable[..., tuple[Scalar, ...]]:
+        """What a step computes from its numbers, as one function."""
         tape = Tape(self._numbers.dtype)
         known = {pair: tape.symbol("_".join(pair)) for pair in self.pairs}
         mass, *memory = map(tape.symbol, ("mass", *self.method.memory))
-        try:
-            step = plan(self.method, self._aux_count, dot=lambda a, b: known[a, b], mass=mass, memory=tuple(memory))
-        except TypeError:
-            return None
+        step = plan(self.method, self._aux_count, dot=lambda a, b: known[a, b], mass=mass, memory=tuple(memory))
         self._weighted, self._rho = tuple(step.weights), step.rho
         return tape.function([step.sound, step.mass, *step.weights.values(), *step.memory])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To be pickled without the function, which is written anew."""
+        make = partial(Formula, measure=self._measure, squares=self._squares)
+        return make, (self.method, self._aux_count, self._numbers)
+
 
 def _fixed(method: Method) -> bool:
-    """Whether a method is all numbers: a user's function, as a schedule, or tensor may say something else next time."""
+    """Whether a method is one of ours, and all numbers.
+
+    A user's formula, function (as a schedule) or tensor may say something else in the next step, and a user's formula
+    may do with numbers whatever Python can.
+    """
     values = (one for field in vars(method).values() for one in each(field, 1))
-    return all(one is None or isinstance(one, Real) for one in values)
+    return type(method) in METHODS.values() and all(one is None or isinstance(one, Real) for one in values)

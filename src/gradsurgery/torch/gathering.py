@@ -45,7 +45,7 @@ class Gathering:
                 parameter.grad = None if wrapping.sharded else gradient
             now = value(loss, name)
             backward(now, self._by_id, later, wrapping)
-            gradients = [_owned(one.grad, one, name, wrapping) for one in self._parameters]
+            gradients = unshared([_dense(one.grad, one, name) for one in self._parameters])
         except RuntimeError as error:
             wrapping.advise(error)
             raise
@@ -60,8 +60,8 @@ class Gathering:
         return whole(now.detach()), gradients
 
 
-def _owned(gradient: Tensor | None, parameter: Tensor, name: str, wrapping: Wrapping) -> Tensor | None:
-    """A gradient that nobody else writes to, dense in memory."""
+def _dense(gradient: Tensor | None, parameter: Tensor, name: str) -> Tensor | None:
+    """A gradient that is dense in memory, placed as its parameter is."""
     if gradient is None:
         return None
     if gradient.layout is not torch.strided:
@@ -69,6 +69,6 @@ def _owned(gradient: Tensor | None, parameter: Tensor, name: str, wrapping: Wrap
             f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
             "embedding with sparse=False"
         )
-    if wrapping.hooked:
-        gradient = unshared(placed_like(parameter, gradient))
-    return gradient if type(gradient) is Tensor and gradient.is_contiguous() else dense(gradient)
+    if type(gradient) is Tensor and gradient.is_contiguous():
+        return gradient
+    return dense(placed_like(parameter, gradient))

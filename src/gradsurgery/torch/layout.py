@@ -1,6 +1,6 @@
 """Parameters as users hand them in, and how their gradients and averages lie in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -68,13 +68,24 @@ def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
     return torch.zeros_like(like, dtype=wide(like.dtype)).copy_(average)
 
 
-def unshared(tensor: Tensor) -> Tensor:
-    """The tensor itself, or a copy if it is a part of something larger: a bucket that DDP writes to again."""
-    if type(tensor) is not Tensor:
-        return tensor
-    # by size alone, a parameter that fills a bucket of DDP would pass for its owner
-    shared = tensor._is_view() or tensor.untyped_storage().nbytes() > tensor.nbytes
-    return tensor.clone() if shared else tensor
+def unshared(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The gradients, by a copy of each that has not its memory to itself, as they will be written to.
+
+    Autograd hands out parts of larger tensors, and the same memory to several parameters; DDP hands out parts of
+    buckets that it writes to again.
+    """
+    memories: set[int] = set()
+    found: list[Tensor | None] = []
+    for gradient in gradients:
+        if type(gradient) is Tensor:
+            memory = gradient.untyped_storage()
+            # by size alone, a parameter that fills a bucket of DDP would pass for its owner
+            if memory.nbytes() != gradient.nbytes or memory.data_ptr() in memories or gradient._is_view():
+                gradient = gradient.clone()
+            else:
+                memories.add(memory.data_ptr())
+        found.append(gradient)
+    return found
 
 
 def dense(tensor: Tensor) -> Tensor:

@@ -54,7 +54,8 @@ class Graph:
 
     def ends_in(self, parameters: Mapping[int, Tensor]) -> bool:
         """Whether all that it reaches is among these parameters, given by their ids."""
-        return {id(getattr(leaf, "variable", None)) for leaf in self.leaves} <= parameters.keys()
+        reached = {id(getattr(leaf, "variable", None)) for leaf in self.leaves}
+        return bool(reached) and reached <= parameters.keys()
 
     @property
     def hides_parameters(self) -> bool:

@@ -32,6 +32,12 @@ class State:
         self.memory: tuple[Scalar, ...] = (self.mass,) * len(method.memory)
         """The method's own scalars."""
 
+    def check(self, method: Method) -> None:
+        """Raise unless this is the state of such a method."""
+        kept = self._method
+        if (type(method), method.averages, method.memory) != (type(kept), kept.averages, kept.memory):
+            raise ValueError(f"the state of this surgery is of {kept!r}: to train by {method!r}, make a new Surgery")
+
     def has_averages(self, index: int) -> bool:
         """Whether the parameter at this place has averages already."""
         return any(level[index] is not None for level in self._averages)

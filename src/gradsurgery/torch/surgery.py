@@ -123,6 +123,7 @@ class Surgery:
         """The method's formula; made once, unless users put another method in its place."""
         found = self._formulas.get(aux_count)
         if found is None or found.method is not self.method:
+            self._state.check(self.method)
             replicated = self._wrapping is not None and bool(self._wrapping.replicas)
             found = Formula(self.method, aux_count, self._numbers, measure=self._measure, squares=replicated)
             self._formulas[aux_count] = found
