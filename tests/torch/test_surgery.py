@@ -175,6 +175,30 @@ def test_gradients_that_autograd_puts_into_one_memory_are_kept_apart(joined, siz
         torch.testing.assert_close(parameter.grad, gradient)
 
 
+BUFFER = torch.ones(8)
+
+
+class FromBuffer(torch.autograd.Function):
+    """Sums four numbers; its gradient is a part of a tensor that somebody keeps."""
+
+    @staticmethod
+    def forward(ctx, numbers):
+        return numbers.sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return BUFFER[:4]
+
+
+def test_a_gradient_that_is_a_part_of_a_tensor_in_use_is_copied():
+    parameter = Parameter(torch.zeros(4))
+    surgery = gst.Surgery([parameter], gs.mixed(lam=5.0))
+    surgery.backward(parameter.sum(), FromBuffer.apply(parameter))
+    surgery.apply()
+    assert parameter.grad.tolist() == [6.0] * 4
+    assert BUFFER.tolist() == [1.0] * 8
+
+
 def test_parameters_that_no_loss_reaches_keep_no_gradient():
     trunk, main_head, aux_head, unused = (Linear(4, 4).double() for _ in range(4))
     frozen = Linear(4, 4).double().requires_grad_(False)
