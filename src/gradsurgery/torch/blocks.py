@@ -24,7 +24,7 @@ class Block(NamedTuple):
     gradients: Sequence[Tensor]
     averages: Sequence[Tensor]
     parts: "Sequence[Block]" = ()
-    """Those that it was joined of, by copies of their vectors, if it was."""
+    """Those that it was joined of, if it was, by copies of their vectors (a single one shares its memory)."""
 
     @property
     def vectors(self) -> list[Tensor]:

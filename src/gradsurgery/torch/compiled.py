@@ -15,7 +15,7 @@ from gradsurgery.torch.number import Pairs, placed, wide, widened
 TOGETHER = 8
 """Blocks in a call: to reach a kernel takes as long as to read some thousand elements."""
 
-Group = list[list[Tensor]]
+Bunch = list[list[Tensor]]
 """The vectors of as many blocks of one type."""
 
 
@@ -31,13 +31,13 @@ class Compiled:
     def __init__(self, blocks: Sequence[Block], pairs: Pairs, kernels: "Kernels") -> None:
         self._blocks, self._pairs, self._kernels = joined(blocks), pairs, kernels
         large = [[_bare(vector) for vector in block.vectors] for block in self._blocks if block.size >= SMALL]
-        self._groups = [large[at : at + TOGETHER] for at in range(0, len(large), TOGETHER)]
+        self._bunches = [large[at : at + TOGETHER] for at in range(0, len(large), TOGETHER)]
         small = [block for block in self._blocks if block.size < SMALL]
         self._rest = Eager(small, pairs) if small else None
 
     def products(self) -> Sequence[Scalar]:
         """The inner products."""
-        found = [self._kernels.products(group, self._pairs) for group in self._groups]
+        found = [self._kernels.products(bunch, self._pairs) for bunch in self._bunches]
         rest = [torch.stack(list(self._rest.products()))] if self._rest else []
         return torch.stack([*found, *rest]).sum(0).unbind()
 
@@ -46,8 +46,8 @@ class Compiled:
         device, dtype, count = self._blocks[0].device, wide(self._blocks[0].dtype), len(self._blocks[0].gradients)
         numbers = *weights, rho, 1.0 if unscale is None else unscale
         *row, share, less = (placed(one, device, dtype) for one in numbers)
-        for group in self._groups:
-            self._kernels.finish(group, count, torch.stack(row), share, less)
+        for bunch in self._bunches:
+            self._kernels.finish(bunch, count, torch.stack(row), share, less)
         if self._rest:
             self._rest.finish(weights, rho, unscale)
         for block in self._blocks:
@@ -68,31 +68,31 @@ class Kernels:
     def _finish(self) -> Callable[..., Any]:
         return torch.compile(_finish, dynamic=True)
 
-    def products(self, group: Group, pairs: Pairs) -> Tensor:
+    def products(self, bunch: Bunch, pairs: Pairs) -> Tensor:
         """The inner products of the vectors."""
-        found: Tensor = self._called(self._products, group, pairs)
+        found: Tensor = self._called(self._products, bunch, pairs)
         return found
 
-    def finish(self, group: Group, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
+    def finish(self, bunch: Bunch, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
         """Write the direction and move the averages, given the number of gradients in a block."""
-        self._called(self._finish, group, count, weights, rho, unscale)
+        self._called(self._finish, bunch, count, weights, rho, unscale)
 
-    def _called(self, kernel: Callable[..., Any], group: Group, *arguments: Any) -> Any:
-        key = kernel, *((vector.device, vector.dtype) for vector in group[0])
+    def _called(self, kernel: Callable[..., Any], bunch: Bunch, *arguments: Any) -> Any:
+        key = kernel, *((vector.device, vector.dtype) for vector in bunch[0])
         if key not in self._ready:
             # lengths that are equal in the first call would be taken for equal in all
-            kernel([[one.new_zeros(SMALL + 64 * index) for one in group[0]] for index in range(TOGETHER)], *arguments)
+            kernel([[one.new_zeros(SMALL + 64 * index) for one in bunch[0]] for index in range(TOGETHER)], *arguments)
             self._ready.add(key)
-        missing = [[one.new_zeros(SMALL) for one in group[0]] for _ in range(TOGETHER - len(group))]
-        return kernel([*group, *missing], *arguments)
+        missing = [[one.new_zeros(SMALL) for one in bunch[0]] for _ in range(TOGETHER - len(bunch))]
+        return kernel([*bunch, *missing], *arguments)
 
 
-def _products(blocks: Group, pairs: Pairs) -> Tensor:
+def _products(blocks: Bunch, pairs: Pairs) -> Tensor:
     rows = [torch.stack([(one[a] * one[b]).sum() for a, b in pairs]) for one in map(widened, blocks)]
     return torch.stack(rows).sum(0)
 
 
-def _finish(blocks: Group, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
+def _finish(blocks: Bunch, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
     for block in blocks:
         vectors = widened(block)
         direction = sum(vector * weight for vector, weight in zip(vectors, weights, strict=True))

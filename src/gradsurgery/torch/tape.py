@@ -1,7 +1,7 @@
 """Arithmetic on numbers, written down as a Python function.
 
-A formula is made of operators and does not branch, so one run on symbols tells all that there is to compute. As a
-function of its own that takes a twentieth of the time that the run took, with its vectors, inner products and records:
+Formulas of ours are made of operators and do not branch, so one run on symbols tells all that there is to compute. As a
+function of its own that takes a small part of the time of such a run, with its vectors, inner products and records:
 
     >>> from gradsurgery.scalar import ratio
     >>> tape = Tape(dtype=None)
