@@ -151,54 +151,6 @@ def test_a_loss_that_is_a_parameter_of_another_leaves_it_alone():
     assert theirs.grad is None
 
 
-SHARED = {
-    "parts of a larger one, which is one itself": lambda a, b, c: torch.cat([a, b]) + c.view(-1),
-    "views of one memory": lambda a, b, c: a.view(-1, 2) + b.view(-1, 2) + c[0].view(-1, 2) + c[1].view(-1, 2),
-    "one memory, with a dimension more": lambda a, b, c: a.unsqueeze(0) + b.unsqueeze(0) + c[:1],
-}
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("size", [8, 1 << 16], ids=["small", "large"])
-@pytest.mark.parametrize("joined", SHARED.values(), ids=SHARED)
-def test_gradients_that_autograd_puts_into_one_memory_are_kept_apart(joined, size, compiled):
-    torch.manual_seed(0)
-    parameters = [Parameter(torch.zeros(size)), Parameter(torch.zeros(size)), Parameter(torch.zeros(2, size))]
-    surgery = gst.Surgery(parameters, gs.mixed(lam=0.5), compile=compiled)
-    weights = [torch.randn(joined(*parameters).shape) for _ in range(2)]
-    losses = [lambda weight=weight: (joined(*parameters) * weight).sum() for weight in weights]
-    for _ in range(2):  # micro-batches
-        surgery.backward(*losses)
-    surgery.apply()
-    expected = torch.autograd.grad(2 * losses[0]() + losses[1](), parameters)
-    for parameter, gradient in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
-
-
-BUFFER = torch.ones(8)
-
-
-class FromBuffer(torch.autograd.Function):
-    """Sums four numbers; its gradient is a part of a tensor that somebody keeps."""
-
-    @staticmethod
-    def forward(ctx, numbers):
-        return numbers.sum()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return BUFFER[:4]
-
-
-def test_a_gradient_that_is_a_part_of_a_tensor_in_use_is_copied():
-    parameter = Parameter(torch.zeros(4))
-    surgery = gst.Surgery([parameter], gs.mixed(lam=5.0))
-    surgery.backward(parameter.sum(), FromBuffer.apply(parameter))
-    surgery.apply()
-    assert parameter.grad.tolist() == [6.0] * 4
-    assert BUFFER.tolist() == [1.0] * 8
-
-
 def test_parameters_that_no_loss_reaches_keep_no_gradient():
     trunk, main_head, aux_head, unused = (Linear(4, 4).double() for _ in range(4))
     frozen = Linear(4, 4).double().requires_grad_(False)
