@@ -179,12 +179,12 @@ def test_a_tape_holds_all_operators_and_writes_nothing_twice():
     tape = Tape(dtype=None)
     a, b = tape.symbol("a"), tape.symbol("b")
     several = [a + b, 1 + a, a - b, 1 - a, 2 * a, a / b, 1 / a, a**2, 2**a, -a, a < b, a <= 1, a < 1, a >= b, a == b]
-    several += [a != b, (-2) ** a, np.float64(2) * a, a - math.inf, torch.tensor(0.5) + a]
+    several += [a != b, (-2) ** a, a - -0.5]
     again = [a + b, a * 1, 0 + a, 1.0 * a]
 
     def by_hand(a, b):
         found = [a + b, 1 + a, a - b, 1 - a, 2 * a, a / b, 1 / a, a**2, 2**a, -a, a < b, a <= 1, a < 1, a >= b, a == b]
-        return *found, a != b, (-2) ** a, 2 * a, a - math.inf, 0.5 + a, a + b, a, a, a
+        return *found, a != b, (-2) ** a, a - -0.5, a + b, a, a, a
 
     assert tape.function([*several, *again])(3.0, 4.0) == by_hand(3.0, 4.0)
     assert tape.source([]).count(" = ") == len(several)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import SMALL, Block, joined
 from gradsurgery.torch.eager import Eager
-from gradsurgery.torch.number import Pairs, placed, wide, widened
+from gradsurgery.torch.number import Numbers, Pairs, wide, widened
 
 TOGETHER = 8
 """Blocks in a call: to reach a kernel takes as long as to read some thousand elements."""
@@ -43,11 +43,11 @@ class Compiled:
 
     def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        device, dtype, count = self._blocks[0].device, wide(self._blocks[0].dtype), len(self._blocks[0].gradients)
-        numbers = *weights, rho, 1.0 if unscale is None else unscale
-        *row, share, less = (placed(one, device, dtype) for one in numbers)
+        first = self._blocks[0]
+        numbers = Numbers(first.device, wide(first.dtype)).scalars([*weights, rho, 1.0 if unscale is None else unscale])
+        *row, share, less = numbers
         for bunch in self._bunches:
-            self._kernels.finish(bunch, count, torch.stack(row), share, less)
+            self._kernels.finish(bunch, len(first.gradients), torch.stack(row), share, less)
         if self._rest:
             self._rest.finish(weights, rho, unscale)
         for block in self._blocks:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block, joined
-from gradsurgery.torch.number import Pairs, apart, placed, unbound, wide, widened
+from gradsurgery.torch.number import Numbers, Pairs, apart, wide, widened
 
 
 class Eager:
@@ -29,17 +29,18 @@ class Eager:
             for piece in pieces:
                 vectors = widened(piece.vectors)
                 dots += [torch.dot(vectors[a], vectors[b]) for a, b in self._pairs]
-        return unbound(torch.stack(dots).view(-1, len(self._pairs)).sum(0))
+        row = torch.stack(dots).view(-1, len(self._pairs)).sum(0)
+        return row.unbind() if apart(row.device) else row.tolist()
 
     def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
         first, _ = self._blocks[0]
-        device, dtype = first.device, wide(first.dtype)
+        numbers = Numbers(first.device, wide(first.dtype))
         form = partial(
-            _form_unseen if apart(device) else _form,
-            [placed(weight, device, dtype) for weight in weights],
-            placed(rho, device, dtype),
-            None if unscale is None else placed(unscale, device, dtype),
+            _form_unseen if apart(first.device) else _form,
+            numbers.scalars(weights),
+            numbers.scalar(rho),
+            None if unscale is None else numbers.scalar(unscale),
         )
         for block, pieces in reversed(self._blocks):  # backwards, as what was read last is still in the cache
             for piece in pieces:

@@ -16,7 +16,7 @@ import torch
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block
-from gradsurgery.torch.number import Pairs, placed, wide
+from gradsurgery.torch.number import Numbers, Pairs, wide
 
 SOURCE = Path(__file__).with_name("native.cpp")
 
@@ -27,6 +27,9 @@ NAMES = {
     torch.float16: "c10::Half",
 }
 """What C++ calls the types."""
+
+DOUBLES = Numbers(torch.device("cpu"), torch.float64)
+"""The numbers that kernels are called with."""
 
 
 class Native:
@@ -54,11 +57,9 @@ class Native:
 
     def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        cpu = torch.device("cpu")
-        *numbers, share = (placed(number, cpu, torch.float64) for number in (*weights, rho))
-        take = share if unscale is None else share * placed(unscale, cpu, torch.float64)
+        *numbers, share, less = DOUBLES.scalars([*weights, rho, 1.0 if unscale is None else unscale])
         table = array("d", numbers)
-        self._library.finish(*self._table, _address(table), 1 - share, take)
+        self._library.finish(*self._table, _address(table), 1 - share, share * less)
 
 
 @cache

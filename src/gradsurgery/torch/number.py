@@ -28,39 +28,25 @@ def apart(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
-def placed(number: Scalar, device: torch.device, dtype: torch.dtype) -> Scalar:
-    """A number as passes on this device take it; only for one that comes to a CPU from elsewhere is there a wait."""
-    if isinstance(number, Tensor):
-        return number.detach().to(device, dtype) if apart(device) else number.item()
-    if not apart(device):
-        return number
-    return torch.full((), float(number), dtype=dtype, device=device)
-
-
 def widened(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
     """The vectors, gradients first, in the type to compute in; those that have it are not copied."""
     dtype = wide(vectors[0].dtype)
     return vectors if vectors[0].dtype == dtype else [vector.to(dtype) for vector in vectors]
 
 
-def unbound(row: Tensor) -> Sequence[Scalar]:
-    """The elements of a 1-d tensor, as numbers that one may look at if it is on a CPU."""
-    return row.unbind() if apart(row.device) else row.tolist()
-
-
 @dataclass(frozen=True)
 class Numbers:
-    """The scalars of formulas: on a CPU Python's own, the quickest, else 0-d tensors, so that none waits."""
+    """The scalars of formulas and passes: on a CPU Python's own, the quickest, else 0-d tensors, so that none waits."""
 
     device: torch.device
     dtype: torch.dtype
 
     def scalar(self, number: Scalar) -> Scalar:
-        """A number as formulas take it, rounded to the type."""
+        """A number as formulas and passes take it, rounded to the type."""
         return self.scalars([number])[0]
 
     def scalars(self, numbers: Iterable[Scalar]) -> list[Scalar]:
-        """Several numbers as formulas take them."""
+        """Several such numbers."""
         if apart(self.device):
             return [self.tensor(number) for number in numbers]
         plain = [number.item() if isinstance(number, Tensor) else number for number in numbers]

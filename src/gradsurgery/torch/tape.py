@@ -18,7 +18,6 @@ function of its own that takes a small part of the time of such a run, with its 
     (1.5, 3.0)
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ IDENTITY = {"*": 1, "+": 0}
 
 
 class Tape:
-    """What has been computed so far, line by line.
+    """What has been computed so far, line by line, from symbols and Python's own numbers.
 
     Args:
         dtype: the type that symbols show to those who ask.
@@ -40,7 +39,6 @@ class Tape:
         self.dtype = dtype
         self._arguments: list[str] = []
         self._lines: dict[str, str] = {}
-        self._constants: dict[str, Scalar] = {"inf": math.inf, "nan": math.nan}
 
     def symbol(self, name: str) -> "Symbol":
         """An argument of the function."""
@@ -63,25 +61,19 @@ class Tape:
 
     def function(self, results: Sequence[Scalar]) -> Callable[..., tuple[Scalar, ...]]:
         """The function, ready to be called."""
-        source, names = self.source(results), self._constants
-        exec(source, names)  # the lines are our own, and what users gave is in there by name alone
+        names: dict[str, Any] = {}
+        exec(self.source(results), names)  # nothing but names and numbers of our own
         written: Callable[..., tuple[Scalar, ...]] = names["written"]
         return written
 
     def _name(self, number: Scalar) -> str:
         if isinstance(number, Symbol):
             return number.name
-        if type(number) in (bool, int, float):
-            return repr(number) if number >= 0 else f"({number!r})"
-        name = f"c{len(self._constants)}"
-        self._constants[name] = number
-        return name
+        return repr(number) if number >= 0 else f"({number!r})"
 
 
 class Symbol:
     """A number that is known when the function is called; it has operators, and nothing else that numbers have."""
-
-    __array_ufunc__ = None  # a numpy number on the left leaves the operation to us
 
     def __init__(self, name: str, tape: Tape) -> None:
         self.name, self._tape = name, tape
