@@ -1,6 +1,6 @@
 """The methods that the common suite walks through: all of ``METHODS``, and the variants that they have."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import gradsurgery as gs
 from gradsurgery.method import Method
@@ -40,3 +40,17 @@ MORE_LOSSES: dict[str, tuple[Method, int]] = {
 """Methods, and how many auxiliary gradients to give them."""
 
 ALL: dict[str, tuple[Method, int]] = {**{name: (method, 1) for name, method in TWO_LOSSES.items()}, **MORE_LOSSES}
+
+
+@dataclass(frozen=True)
+class everything(gs.Method):
+    """Follows main, aux and the averages of both, the last gradient's too."""
+
+    rho: float = 0.3
+
+    @property
+    def averaged(self):
+        return 2
+
+    def direction(self, step):
+        return step.main + 0.5 * step.aux[0] + 0.2 * step.averages[0] + 0.1 * step.averages[1]

@@ -1,11 +1,9 @@
 """``gradsurgery.torch`` and ``Reference``, side by side for 100 steps."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
-from catalogue import ALL
+from catalogue import ALL, everything
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
@@ -139,20 +137,6 @@ def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_co
         assert state["steps"] == 2
         for before, after in zip(*states, strict=True):
             np.testing.assert_array_equal(before, after)
-
-
-@dataclass(frozen=True)
-class everything(gs.Method):
-    """Follows main, aux and the averages of both, the last gradient's too."""
-
-    rho: float = 0.3
-
-    @property
-    def averaged(self):
-        return 2
-
-    def direction(self, step):
-        return step.main + 0.5 * step.aux[0] + 0.2 * step.averages[0] + 0.1 * step.averages[1]
 
 
 eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])

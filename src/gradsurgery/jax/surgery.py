@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.arguments import auxiliary, refuse_multi_steps
-from gradsurgery.jax.tree import Tree, formed, inner, moved, scalar_type, settled, wide
+from gradsurgery.jax.second_pass import formed
+from gradsurgery.jax.tree import Tree, inner, scalar_type, wide
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
 
@@ -38,6 +39,9 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
     ``aux`` is a pytree like ``main_grads``, or a tuple of them, most important first. The direction has the types of
     ``main_grads``. Hyperparameters may be traced: make the transformation inside the function that is jitted, or inside
     ``optax.inject_hyperparams``, and another lam compiles nothing anew.
+
+    Let it be compiled within the training step. If it is a jitted function of its own, donate ``aux`` to it as well as
+    the state: the direction is then written over ``aux``.
 
     In a step with an inner product that is not finite the averages stay as they are and the direction is NaN: with
     ``optax.apply_if_finite`` around what follows, the optimiser skips it.
@@ -79,7 +83,8 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         gradients = (updates, *auxiliary(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
-        trees = dict(zip(basis(method, aux_count), (*gradients, *state.averages), strict=True))
+        names = basis(method, aux_count)
+        trees = dict(zip(names, (*gradients, *state.averages), strict=True))
         step = plan(
             method,
             aux_count,
@@ -90,19 +95,17 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
             measure=measure,
         )
 
-        names, scalars = zip(*step.weights.items(), strict=True)
-        *weights, rho = settled(scalar_type(updates), *scalars, 0.0 if step.rho is None else step.sound * step.rho)
+        weights = [step.weights.get(name) for name in names]
+        rho = 0.0 if step.rho is None else step.sound * step.rho
+        direction, averages = formed(weights, rho, gradients, state.averages)
 
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
-        direction, rho = formed(dict(zip(names, weights, strict=True)), rho, trees)
         told = step.diagnostics()
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
-            averages=tuple(
-                moved(average, gradient, rho) for average, gradient in zip(state.averages, gradients, strict=False)
-            ),
+            averages=averages,
             mass=carried(step.mass, state.mass),
             memory=tuple(carried(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
             diagnostics={name: jnp.asarray(told[name], jnp.float32) for name in state.diagnostics},

@@ -1,10 +1,10 @@
-"""The two passes over memory: inner products of pytrees, then one combination of them.
+"""Arithmetic of pytrees: inner products, and linear combinations.
 
 Sums run in float32 at least, and in float64 for float64, whatever the leaves are. Complex leaves count as pairs of real
 numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -47,45 +47,32 @@ def settled(dtype: Any, *scalars: Scalar) -> jax.Array:
     return jnp.dot(row, jnp.eye(len(scalars), dtype=dtype), precision=jax.lax.Precision.HIGHEST)
 
 
-def combination(weights: Mapping[str, jax.Array], trees: Mapping[str, Tree]) -> Tree:
-    """The sum of ``weights[name] * trees[name]``, in the types of ``trees["main"]``."""
+def combination(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree) -> Tree:
+    """The sum of the trees times their weights, in the types of ``like``."""
+    numbers = list(weights)
 
-    def leaf(*leaves: jax.Array) -> jax.Array:
-        main = leaves[names.index("main")]
-        terms = [_times(weights[name], x.astype(wide(main))) for name, x in zip(names, leaves, strict=True)]
+    def leaf(like: jax.Array, *leaves: jax.Array) -> jax.Array:
+        terms = [_times(weight, x.astype(wide(like))) for weight, x in zip(numbers, leaves, strict=True)]
         total: jax.Array = sum(terms[1:], terms[0])
-        return total.astype(main.dtype)
+        return total.astype(like.dtype)
 
-    names = list(weights)
-    return jax.tree.map(leaf, *(trees[name] for name in names))
+    return jax.tree.map(leaf, like, *trees)
 
 
-def formed(weights: Mapping[str, jax.Array], rho: jax.Array, trees: Mapping[str, Tree]) -> tuple[Tree, jax.Array]:
-    """The combination, NaN throughout if a weight is, and rho.
+def moved(averages: tuple[Tree, ...], gradients: tuple[Tree, ...], rho: jax.Array) -> tuple[Tree, ...]:
+    """(1 - rho) average + rho gradient; averages as they were if rho is not above 0, as in an unsound step.
 
-    On a CPU both come out of a conditional: who uses rho then comes after the combination, so that the averages can be
-    written where they are. XLA would copy them all, not knowing that they have been read. (On an accelerator the
-    program would wait for the condition.)
+    Args:
+        averages: to be moved.
+        gradients: those that they are of, and maybe more.
+        rho: the share of a gradient.
     """
-
-    def alike() -> tuple[Tree, jax.Array]:
-        return combination(weights, trees), rho
-
-    def unsound() -> tuple[Tree, jax.Array]:
-        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), trees["main"]), jnp.zeros_like(rho)
-
-    sound = jnp.isfinite(weights["main"])
-    return jax.lax.platform_dependent(cpu=lambda: jax.lax.cond(sound, alike, unsound), default=alike)
-
-
-def moved(average: Tree, gradient: Tree, rho: jax.Array) -> Tree:
-    """(1 - rho) average + rho gradient; the average as it was if rho is not above 0, as in an unsound step."""
 
     def leaf(old: jax.Array, new: jax.Array) -> jax.Array:
         # where, not a product with rho: 0 times NaN is NaN
         return jnp.where(rho > 0, _times(1 - rho, old) + _times(rho, new.astype(old.dtype)), old)
 
-    return jax.tree.map(leaf, average, gradient)
+    return jax.tree.map(leaf, averages, gradients[: len(averages)])
 
 
 def _inner(x: jax.Array, y: jax.Array) -> jax.Array:

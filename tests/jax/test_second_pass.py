@@ -1,0 +1,118 @@
+"""The second pass on a CPU, where it undoes the move of an average, and where it goes ahead of one that has faded."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue import everything
+from numpy.testing import assert_allclose, assert_array_equal
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from gradsurgery.jax import second_pass
+
+
+def history(steps=6, length=12, faded=()):
+    """Main's and aux's gradients; those of some steps a million times as long as before."""
+    gradients = np.random.default_rng(0).normal(size=(steps, 2, length)) + 0.3
+    for step in faded:
+        gradients[step:] *= 1e6
+    return gradients.astype(np.float32)
+
+
+def run(tx, gradients):
+    """Directions and averages, step by step, jitted."""
+    update, state, found = jax.jit(tx.update), tx.init(jnp.zeros(gradients.shape[-1])), []
+    for main, aux in gradients:
+        direction, state = update(jnp.asarray(main), state, aux=jnp.asarray(aux))
+        found.append((np.asarray(direction), *map(np.asarray, state.averages)))
+    return found
+
+
+def assert_as_reference(method, gradients):
+    reference = gs.Reference(method)
+    for now, (direction, *averages) in zip(gradients, run(gsj.surgery(method), gradients), strict=True):
+        expected = reference(*now.astype(np.float64))
+        assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
+        for average, wanted in zip(averages, reference.state.averages, strict=True):
+            assert_allclose(average, wanted, atol=1e-5 * np.linalg.norm(wanted))
+
+
+@dataclass(frozen=True)
+class follower(gs.Method):
+    """Follows the average of main, and neither gradient."""
+
+    rho: float = 0.1
+
+    @property
+    def averaged(self):
+        return 1
+
+    def direction(self, step):
+        return 2.0 * step.averages[0]
+
+
+@pytest.mark.parametrize("faded", [(), (3,)], ids=["usual", "faded"])
+@pytest.mark.parametrize(
+    "method", [everything(), follower(), gs.bloop(lam=0.5, rho=1.0), gs.bloop(lam=100.0, rho=0.3)], ids=repr
+)
+def test_whatever_a_direction_weighs(method, faded):
+    assert_as_reference(method, history(faded=faded))
+
+
+def test_an_aux_of_half_precision_costs_main_no_digits():
+    gradients = history(faded=[3])
+    gradients[:, 1] = gradients[:, 1].astype(jnp.bfloat16)
+    tx, reference = gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gs.Reference(gs.bloop(lam=0.5, rho=0.1))
+    state = tx.init(jnp.zeros(12))
+    for main, aux in gradients:
+        direction, state = tx.update(jnp.asarray(main), state, aux=jnp.asarray(aux, jnp.bfloat16))
+        expected = reference(main.astype(np.float64), aux.astype(np.float64))
+        assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
+
+
+def test_what_runs_on_an_accelerator_gives_the_same(monkeypatch):
+    """There averages are not written in place. The third step is unsound, in the fifth the average has faded."""
+    gradients, tx = history(faded=[4]), gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
+    gradients[2, 0, 0] = np.nan
+    here = run(tx, gradients)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *, cpu, default: default())
+    for one, other in zip(here, run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gradients), strict=True):
+        for found, expected in zip(one, other, strict=True):
+            assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    assert np.isnan(here[2][0]).all()
+    assert_array_equal(here[2][1], here[1][1])
+
+
+@pytest.mark.parametrize("faded", [(), (3,)], ids=["usual", "faded"])
+@pytest.mark.parametrize("rho", [0.1, 1.0])
+@pytest.mark.parametrize("mode", [jax.grad, jax.jacfwd], ids=["reverse", "forward"])
+def test_training_can_be_differentiated_by_lam(mode, rho, faded):
+    """By lam the directions of bloop are linear, and the averages do not know it."""
+    gradients = jnp.asarray(history(faded=faded))
+
+    def travelled(lam):
+        tx = gsj.surgery(gs.bloop(lam=lam, rho=rho))
+
+        def step(state, now):
+            direction, state = tx.update(now[0], state, aux=now[1])
+            return state, direction
+
+        return jnp.sum(jax.lax.scan(step, tx.init(gradients[0, 0]), gradients)[1][-1])
+
+    assert_allclose(mode(travelled)(0.5), travelled(1.5) - travelled(0.5), rtol=1e-3)
+
+
+def test_the_loop_runs_where_an_average_has_faded_and_only_there(monkeypatch):
+    seen, plain = [], second_pass.once
+
+    def once(function, whether, carry, given):
+        jax.debug.callback(lambda flag: seen.append(float(flag)), whether, ordered=True)
+        return plain(function, whether, carry, given)
+
+    monkeypatch.setattr(second_pass, "once", once)
+    run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), history(faded=[4]))
+    jax.effects_barrier()
+    assert seen == [0, 0, 0, 0, 1, 0]
