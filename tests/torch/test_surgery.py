@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 from torch.nn import Linear, Parameter, Sequential, Tanh
+from torch.utils.checkpoint import checkpoint
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
@@ -336,11 +337,40 @@ def test_activation_checkpointing_changes_nothing(reentrant):
 
     def output():
         inputs = INPUTS.clone().requires_grad_()
-        return torch.utils.checkpoint.checkpoint(model, inputs, use_reentrant=reentrant)
+        return checkpoint(model, inputs, use_reentrant=reentrant)
 
     surgery.backward(lambda: main_of(output()), lambda: aux_of(output()))
     surgery.apply()
     torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
+
+
+@pytest.mark.parametrize("as_functions", [True, False], ids=["functions", "tensors"])
+@pytest.mark.parametrize("begins", [0, 2])
+def test_reentrant_checkpoints_may_come_and_go(begins, as_functions):
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
+    for step in range(4):
+
+        def output(checkpointed=step % 4 == begins):
+            inputs = INPUTS.clone().requires_grad_()
+            return checkpoint(model, inputs, use_reentrant=True) if checkpointed else model(inputs)
+
+        model.zero_grad()
+        losses = (lambda: main_of(output())), (lambda: aux_of(output()))
+        surgery.backward(*(losses if as_functions else [loss() for loss in losses]))
+        surgery.apply()
+        torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
+
+
+def test_parameters_of_others_get_no_gradients_when_they_join_later():
+    ours, other = (Parameter(torch.ones(2)) for _ in range(2))
+    other.requires_grad_(False)
+    surgery = gst.Surgery([ours], gs.mixed(lam=1.0))
+    for _ in range(2):
+        surgery.backward(lambda: (ours * other).sum(), lambda: (ours + other).sum())
+        surgery.apply()
+        other.requires_grad_()  # the graph has as many nodes as before
+    assert other.grad is None
 
 
 @pytest.mark.parametrize(

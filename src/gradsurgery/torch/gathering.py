@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gradsurgery.torch.layout import dense, unshared
+from gradsurgery.torch.layout import dense
 from gradsurgery.torch.losses import Loss, backward, value
 from gradsurgery.torch.parallel import Wrapping, added, placed_like, whole
 
@@ -45,7 +45,7 @@ class Gathering:
                 parameter.grad = None if wrapping.sharded else gradient
             now = value(loss, name)
             backward(now, self._by_id, later, wrapping)
-            gradients = unshared([_dense(one.grad, one, name) for one in self._parameters])
+            gradients = self._owned(name)
         except RuntimeError as error:
             wrapping.advise(error)
             raise
@@ -59,16 +59,30 @@ class Gathering:
             gradients = [added(*pair) for pair in zip(before, gradients, strict=True)]
         return whole(now.detach()), gradients
 
+    def _owned(self, name: str) -> Gradients:
+        """The gradients, dense, placed as their parameters are, and each with its memory to itself: it is written to.
 
-def _dense(gradient: Tensor | None, parameter: Tensor, name: str) -> Tensor | None:
-    """A gradient that is dense in memory, placed as its parameter is."""
-    if gradient is None:
-        return None
-    if gradient.layout is not torch.strided:
-        raise TypeError(
-            f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: make the "
-            "embedding with sparse=False"
-        )
-    if type(gradient) is Tensor and gradient.is_contiguous():
-        return gradient
-    return dense(placed_like(parameter, gradient))
+        Autograd hands out parts of larger tensors, and the same memory to several parameters; DDP hands out parts of
+        buckets that it writes to again. So some are copied. All in one loop: in a small model each look counts.
+        """
+        found: Gradients = []
+        memories: set[int] = set()
+        for parameter in self._parameters:
+            gradient = parameter.grad
+            if gradient is not None:
+                if gradient.layout is not torch.strided:
+                    raise TypeError(
+                        f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: "
+                        "make the embedding with sparse=False"
+                    )
+                if type(gradient) is not Tensor or not gradient.is_contiguous():
+                    gradient = dense(placed_like(parameter, gradient))
+                if type(gradient) is Tensor:
+                    memory = gradient.untyped_storage()
+                    address = memory.data_ptr()
+                    # by size alone, a parameter that fills a bucket of DDP would pass for its owner
+                    if memory.nbytes() != gradient.nbytes or address in memories or gradient._is_view():
+                        gradient = gradient.clone()
+                    memories.add(address)
+            found.append(gradient)
+        return found

@@ -1,6 +1,6 @@
 """Parameters as users hand them in, and how their gradients and averages lie in memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -39,9 +39,9 @@ Layout = tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]
 """Shape, strides, type and device: how a tensor lies in memory."""
 
 
-def layout(tensor: Tensor | None) -> Layout | None:
-    """How a plain tensor lies in memory; None for what is not plain."""
-    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device) if type(tensor) is Tensor else None
+def layout(tensor: Tensor) -> Layout:
+    """How a tensor lies in memory."""
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
 def alike_in_type(gradients: list[Tensor]) -> list[Tensor]:
@@ -66,26 +66,6 @@ def laid_like(like: Tensor, average: Tensor | None) -> Tensor:
     if here.stride() == there.stride() and here.dtype == wide(there.dtype) and here.device == there.device:
         return average
     return torch.zeros_like(like, dtype=wide(like.dtype)).copy_(average)
-
-
-def unshared(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients, by a copy of each that has not its memory to itself, as they will be written to.
-
-    Autograd hands out parts of larger tensors, and the same memory to several parameters; DDP hands out parts of
-    buckets that it writes to again.
-    """
-    memories: set[int] = set()
-    found: list[Tensor | None] = []
-    for gradient in gradients:
-        if type(gradient) is Tensor:
-            memory = gradient.untyped_storage()
-            # by size alone, a parameter that fills a bucket of DDP would pass for its owner
-            if memory.nbytes() != gradient.nbytes or memory.data_ptr() in memories or gradient._is_view():
-                gradient = gradient.clone()
-            else:
-                memories.add(memory.data_ptr())
-        found.append(gradient)
-    return found
 
 
 def dense(tensor: Tensor) -> Tensor:

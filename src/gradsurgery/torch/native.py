@@ -44,8 +44,7 @@ class Native:
         first, self._count = blocks[0], len(pairs)
         self._library = compiled(len(first.gradients), len(first.averages), pairs, first.dtype)
         sizes = array("q", [block.gradients[0].numel() for block in blocks])
-        vectors = [one for block in blocks for one in (*block.gradients, *block.averages)]
-        addresses = array("q", [one.data_ptr() for one in vectors])
+        addresses = array("q", [one.data_ptr() for some, averages, _ in blocks for one in (*some, *averages)])
         self._table = len(sizes), _address(sizes), _address(addresses), torch.get_num_threads()
         self._held = blocks, sizes, addresses  # as the table has no more than addresses
 

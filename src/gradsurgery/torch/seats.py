@@ -19,8 +19,8 @@ Group = tuple[Shards | None, torch.device, torch.dtype]
 class Seat(NamedTuple):
     """What a parameter was like in the step before: if its gradients lie as they did, it is like that still."""
 
-    layouts: list[Layout | None]
-    """Those of its gradients, all the same."""
+    layout: Layout
+    """That of its gradients."""
     averages: Sequence[Tensor]
     """Its averages, laid alike."""
     group: Group
@@ -53,7 +53,7 @@ class Seats:
         directions: Gradients = []
         for index, gradients in enumerate(zip(*gathered, strict=True)):
             seat = self._seats[index]
-            if seat is not None and [layout(one) for one in gradients] == seat.layouts:
+            if seat is not None and _lie(gradients, seat.layout):
                 groups.setdefault(seat.group, []).append(Block(gradients, seat.averages))
                 directions.append(gradients[-1])  # the passes write it there
             else:
@@ -72,7 +72,21 @@ class Seats:
         block = aligned([local(one) for one in gradients], [local(one) for one in averages])
         group = shards(parameter), block.device, block.dtype
         groups.setdefault(group, []).append(block)
-        layouts = [layout(one) for one in found]
-        plain = layouts[-1] is not None and layouts.count(layouts[-1]) == len(layouts)
-        self._seats[index] = Seat(layouts, block.averages, group) if plain else None
+        usual = layout(gradients[-1])
+        self._seats[index] = Seat(usual, block.averages, group) if _lie(found, usual) else None
         return gradients[-1] if reached else None
+
+
+def _lie(gradients: Sequence[Tensor | None], layout: Layout) -> bool:
+    """Whether all lie in memory like this, and are plain tensors."""
+    shape, strides, dtype, device = layout
+    for one in gradients:
+        if (
+            type(one) is not Tensor
+            or one.stride() != strides
+            or one.shape != shape
+            or one.dtype is not dtype
+            or one.device != device
+        ):
+            return False
+    return True
