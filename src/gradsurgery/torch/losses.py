@@ -31,22 +31,21 @@ class Graph:
     """What the backward pass of some losses goes through."""
 
     def __init__(self, losses: Iterable[Tensor]) -> None:
-        nodes: set[Node] = set()
-        leaves: list[Node] = []
+        self.nodes: set[Node] = set()
+        """Those that keep tensors for the backward pass."""
+        self.reached: set[int] = set()
+        """The ids of the tensors at its ends."""
         stack = [loss.grad_fn for loss in losses]
         while stack:
             node = stack.pop()
-            if node is None or node in nodes:
+            if node is None or node in self.nodes:
                 continue
             if following := node.next_functions:
-                nodes.add(node)
-                stack += [one for one, _ in following]
+                self.nodes.add(node)
+                for one, _ in following:
+                    stack.append(one)
             else:
-                leaves.append(node)
-        self.nodes = nodes
-        """Those that keep tensors for the backward pass."""
-        self.leaves = leaves
-        """Those with nothing behind them, some of them several times."""
+                self.reached.add(id(getattr(node, "variable", None)))
 
     def shares(self, other: "Graph") -> bool:
         """Whether one's backward pass frees what the other's needs."""
@@ -54,8 +53,7 @@ class Graph:
 
     def ends_in(self, parameters: Mapping[int, Tensor]) -> bool:
         """Whether all that it reaches is among these parameters, given by their ids."""
-        reached = {id(getattr(leaf, "variable", None)) for leaf in self.leaves}
-        return bool(reached) and reached <= parameters.keys()
+        return bool(self.reached) and self.reached <= parameters.keys()
 
     @property
     def hides_parameters(self) -> bool:

@@ -110,7 +110,8 @@ class Surgery:
         step = formula.plan(products, state, scale)
         sound = step.sound & alike
         weights = numbers.scalars([step.weights.get(name, 0.0) for name in formula.names])
-        weights[0] = numbers.chosen(alike, weights[0], torch.nan)
+        if alike is not True:
+            weights[0] = numbers.chosen(alike, weights[0], torch.nan)
         for some, _ in over:
             some.finish(weights, 0.0 if step.rho is None else step.rho * sound, unscale)
         for parameter, direction in zip(self._parameters, directions, strict=True):
