@@ -7,13 +7,14 @@ So there the direction is formed from what the averages have moved to, by weight
 
     average = (moved - rho gradient) / (1 - rho)
 
-Where an average has faded beside what it takes in, rounding would show. Such a step goes ahead in a loop that runs once
-or not at all, and so writes in place, too: the last gradient becomes its own and the averages' share of the direction,
-the averages move, and nothing of them is left to weigh or to move.
+Where an average has faded beside what it takes in, rounding would show: where its move, undone, would weigh more than
+its gradient does. Such a step goes ahead in a loop that runs once or not at all, and so writes in place, too: the last
+gradient becomes its own and the averages' share of the direction, the averages move, and nothing of them is left to
+weigh or to move.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Sequence
+from functools import reduce
 from itertools import zip_longest
 from operator import or_
 from typing import Any
@@ -24,12 +25,10 @@ import jax.numpy as jnp
 from gradsurgery.jax.tree import Tree, combination, moved, scalar_type, settled, wide
 from gradsurgery.scalar import Scalar
 
-FADED = 16
-"""How much the undone move of an average may weigh beside its gradient: what is rounded is as many times as large."""
-
 Trees = tuple[Tree, ...]
 
 
+@jax.jit  # so that a step outside of jit does not compile its loop anew
 def formed(weights: Sequence[Scalar], rho: Scalar, gradients: Trees, averages: Trees) -> tuple[Tree, Trees]:
     """The direction, NaN throughout if a weight is not finite, and the averages, moved if all are and rho is above 0.
 
@@ -39,63 +38,54 @@ def formed(weights: Sequence[Scalar], rho: Scalar, gradients: Trees, averages: T
         gradients: those of the losses, main first.
         averages: those of the first of them.
     """
-    given = weights, rho, gradients, averages
+    rho = jnp.asarray(rho, scalar_type(gradients[0]))  # what averages are moved by, and no other type's, is undone
     if all(weight is None for weight in weights[len(gradients) :]):
-        return _plainly(*given)
+        return _plainly(weights, rho, gradients, averages)
     # elsewhere a loop would wait for its condition
     found: tuple[Tree, Trees] = jax.lax.platform_dependent(
-        cpu=lambda: _in_place(*given), default=lambda: _plainly(*given)
+        weights, rho, gradients, averages, cpu=_in_place, default=_plainly
     )
     return found
 
 
-def _plainly(weights: Sequence[Scalar], rho: Scalar, gradients: Trees, averages: Trees) -> tuple[Tree, Trees]:
+def _plainly(weights: Sequence[Scalar], rho: jax.Array, gradients: Trees, averages: Trees) -> tuple[Tree, Trees]:
     main, *_ = gradients
     vectors = [(weight, tree) for weight, tree in zip(weights, gradients + averages, strict=True) if weight is not None]
     *numbers, rho = settled(scalar_type(main), *(weight for weight, _ in vectors), rho)
     return combination(numbers, [tree for _, tree in vectors], like=main), moved(averages, gradients, rho)
 
 
-def _in_place(weights: Sequence[Scalar], rho: Scalar, gradients: Trees, averages: Trees) -> tuple[Tree, Trees]:
+@jax.custom_jvp
+def _in_place(weights: Sequence[Scalar], rho: jax.Array, gradients: Trees, averages: Trees) -> tuple[Tree, Trees]:
     main, *_, last = gradients
     exact = [0.0 if weight is None else weight for weight in weights]
     own, kept = exact[: len(gradients)], exact[len(gradients) :]
-    faded = reduce(or_, (abs(b) * rho >= FADED * (1 - rho) * abs(a) for a, b in zip(own, kept, strict=False)))
-    undone = [weight / jnp.where(faded, 1, 1 - rho) for weight in kept]
+    # or equal: where rho is 1 and neither weighs anything, there is no move to undo
+    faded = reduce(or_, (abs(b) * rho >= (1 - rho) * abs(a) for a, b in zip(own, kept, strict=False)))
+    undone = [weight / (1 - rho) for weight in kept]
     usual = [*(a - rho * b for a, b in zip_longest(own, undone, fillvalue=0.0)), *undone]
     ahead = [*own[:-1], 1.0, *(0.0 for _ in kept)]
     used = [jnp.where(faded, a, b) for a, b in zip(ahead, usual, strict=True)]
 
+    # in an unsound step all are NaN: no loop, and averages that do not move
     *numbers, rho, later, faded = settled(
         scalar_type(main), *used, own[-1], *kept, rho, jnp.where(faded, 0, rho), faded
     )
     used, share = numbers[: len(used)], numbers[len(used) :]
+
+    def go_ahead(state: Any) -> Any:
+        rest, averages, _ = state
+        return combination(share, (rest, *averages), like=rest), moved(averages, gradients, rho), 0 * faded
+
     rest = jax.tree.map(lambda leaf, like: leaf.astype(wide(like)), last, main)
-    rest, averages = once(_gone_ahead, faded, (rest, averages), (share, rho, gradients))
+    # the same twice, which costs nothing: under shard_map what depends on the weights differs in type
+    rest, averages = jax.tree.map(lambda leaf: jnp.where(faded > 0, leaf, leaf), (rest, averages))
+    rest, averages, _ = jax.lax.while_loop(lambda state: state[2] > 0, go_ahead, (rest, averages, faded))
     averages = moved(averages, gradients, later)
     return combination(used, (*gradients[:-1], rest, *averages), like=main), averages
 
 
-def _gone_ahead(carry: tuple[Tree, Trees], given: tuple[list[jax.Array], jax.Array, Trees]) -> tuple[Tree, Trees]:
-    (rest, averages), (share, rho, gradients) = carry, given
-    return combination(share, (rest, *averages), like=rest), moved(averages, gradients, rho)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def once(function: Callable[[Any, Any], Any], whether: jax.Array, carry: Any, given: Any) -> Any:
-    """``function(carry, given)`` if ``whether`` is above 0, else the carry: written where that lies, if it may be."""
-
-    def body(state: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        return jnp.zeros_like(whether), function(state[1], given)
-
-    return jax.lax.while_loop(lambda state: state[0] > 0, body, (whether, carry))[1]
-
-
-@once.defjvp
-def _once_jvp(function: Callable[[Any, Any], Any], primals: Any, tangents: Any) -> Any:
-    """As by ``where``: JAX cannot go back through a loop that does not say how often it runs."""
-
-    def chosen(whether: jax.Array, carry: Any, given: Any) -> Any:
-        return jax.tree.map(partial(jnp.where, whether > 0), function(carry, given), carry)
-
-    return jax.jvp(chosen, primals, tangents)
+@_in_place.defjvp
+def _in_place_jvp(primals: Any, tangents: Any) -> Any:
+    """That of the plain way: a loop cannot be gone back through, and what is undone has lost digits that count here."""
+    return jax.jvp(_plainly, primals, tangents)
