@@ -73,13 +73,17 @@ def _in_place(weights: Sequence[Scalar], rho: jax.Array, gradients: Trees, avera
     )
     used, share = numbers[: len(used)], numbers[len(used) :]
 
+    def dependent(leaf: jax.Array) -> jax.Array:
+        # the same twice costs nothing; under shard_map what depends on the weights differs in type
+        return jnp.where(faded > 0, leaf, leaf)
+
     def go_ahead(state: Any) -> Any:
         rest, averages, _ = state
-        return combination(share, (rest, *averages), like=rest), moved(averages, gradients, rho), 0 * faded
+        done = dependent(jnp.zeros_like(faded))  # as a constant to XLA, which sees that there is one turn at most
+        return combination(share, (rest, *averages), like=rest), moved(averages, gradients, rho), done
 
     rest = jax.tree.map(lambda leaf, like: leaf.astype(wide(like)), last, main)
-    # the same twice, which costs nothing: under shard_map what depends on the weights differs in type
-    rest, averages = jax.tree.map(lambda leaf: jnp.where(faded > 0, leaf, leaf), (rest, averages))
+    rest, averages = jax.tree.map(dependent, (rest, averages))
     rest, averages, _ = jax.lax.while_loop(lambda state: state[2] > 0, go_ahead, (rest, averages, faded))
     averages = moved(averages, gradients, later)
     return combination(used, (*gradients[:-1], rest, *averages), like=main), averages
