@@ -157,7 +157,6 @@ def test_compiled_passes_give_the_eager_result_and_compile_once(there, accelerat
 
 
 @pytest.mark.parametrize(("compiler", "said"), [
-    ("no-such-compiler", "there is no no-such"),
     ("false", "false says"),
     ("true", "that of true does not load"),
 ])  # fmt: skip
@@ -169,6 +168,14 @@ def test_a_compiler_that_cannot_is_told(compiler, said, monkeypatch):
     surgery.backward(parameter.sum(), parameter.square().sum())
     with pytest.raises(RuntimeError, match=said):
         surgery.apply()
+
+
+def test_a_compiler_that_is_missing_is_told_before_the_first_step(monkeypatch, accelerator):
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(RuntimeError, match="there is no no-such-compiler: install one, or name it in CXX"):
+        gst.Surgery([Parameter(torch.ones(3))], gs.bloop(lam=0.5), compile=True)
+    accelerator()
+    gst.Surgery([Parameter(torch.ones(3))], gs.bloop(lam=0.5), compile=True)
 
 
 def test_on_a_cpu_the_compiler_of_pytorch_is_not_even_imported():

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from array import array
@@ -61,6 +62,16 @@ class Native:
         self._library.finish(*self._table, _address(table), 1 - share, share * less)
 
 
+def compiler() -> list[str]:
+    """The command of the C++ compiler; raises if there is none."""
+    command = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    if shutil.which(command[0]) is None:
+        raise RuntimeError(
+            f"compile=True needs a C++ compiler, but there is no {command[0]}: install one, or name it in CXX"
+        )
+    return command
+
+
 @cache
 def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) -> CDLL:
     """The kernels for steps with so many vectors, these inner products, and gradients of this type."""
@@ -72,7 +83,7 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
         "NUMBER": NAMES[dtype],
         "WIDE": NAMES[wide(dtype)],
     }
-    compiler = shlex.split(os.environ.get("CXX") or "c++")
+    command = compiler()
     # the compilers of macOS come without OpenMP
     parallel = ["-fopenmp"] if sys.platform == "linux" else ["-Wno-unknown-pragmas"]
     options = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", *parallel]
@@ -81,18 +92,14 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
     with TemporaryDirectory() as folder:
         library = Path(folder, "native.so")
         try:
-            subprocess.run([*compiler, *options, SOURCE, "-o", library], check=True, capture_output=True, text=True)
-        except FileNotFoundError:
-            raise RuntimeError(
-                f"compile=True needs a C++ compiler, but there is no {compiler[0]}: install one, or name it in CXX"
-            ) from None
+            subprocess.run([*command, *options, SOURCE, "-o", library], check=True, capture_output=True, text=True)
         except subprocess.CalledProcessError as error:
-            raise RuntimeError(f"compile=True needs a kernel, but {compiler[0]} says: {error.stderr}") from None
+            raise RuntimeError(f"compile=True needs a kernel, but {command[0]} says: {error.stderr}") from None
         try:
             found = CDLL(str(library))
         except OSError as error:
             raise RuntimeError(
-                f"compile=True needs a kernel, but that of {compiler[0]} does not load: {error}"
+                f"compile=True needs a kernel, but that of {command[0]} does not load: {error}"
             ) from None
     table: list[Any] = [c_int64, c_void_p, c_void_p, c_int]
     found.products.argtypes, found.products.restype = [*table, c_void_p], None

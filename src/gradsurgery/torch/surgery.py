@@ -17,6 +17,7 @@ from gradsurgery.torch.formula import Formula
 from gradsurgery.torch.gathering import Gathering
 from gradsurgery.torch.layout import parameters
 from gradsurgery.torch.losses import Loss
+from gradsurgery.torch.native import compiler
 from gradsurgery.torch.number import Numbers, apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
@@ -63,6 +64,8 @@ class Surgery:
         self._parameters = parameters(params)
         self._gathering = Gathering(self._parameters)
         self._kernels = Kernels() if compile else None
+        if compile and not all(apart(parameter.device) for parameter in self._parameters):
+            compiler()  # which is needed in the first step, and missed better now
         self._wrapping: Wrapping | None = None
         self._formulas: dict[int, Formula] = {}
         dtypes = [wide(parameter.dtype) for parameter in self._parameters]
