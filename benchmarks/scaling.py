@@ -4,20 +4,26 @@ import torch
 
 import gradsurgery as gs
 from benchmarks.apply_torch import applying
-from benchmarks.harness import Measure, Plan, in_place_add, interleaved, ratios
+from benchmarks.harness import Action, Measure, Plan, in_place_add, interleaved, ratios
 
 
 def measure(plan: Plan) -> list[Measure]:
-    """The lines of the chart."""
+    """The lines of the chart, all measured in turn: what disturbs a machine for a second disturbs every point alike."""
     sizes = (10**4, 10**5) if plan.quick else (10**5, 10**6, 10**7, 10**8)
     deep = 10**4 if plan.quick else 4 * 10**6
+    points = {f"{size:.0e} parameters": _rivals(size, levels=1) for size in sizes}
+    points |= {f"{levels} levels": _rivals(deep, levels) for levels in range(1, 6)}
+    rivals = {f"{way}: {what}": action for what, some in points.items() for way, action in some.items()}
+    seconds = interleaved(rivals, plan.repetitions)
     return [
-        *(line for size in sizes for line in _lines(f"{size:.0e} parameters", plan, size, levels=1)),
-        *(line for levels in range(1, 6) for line in _lines(f"{levels} levels", plan, deep, levels)),
+        Measure(f"torch, {way}: {what}", ratios(seconds, f"{way}: {what}", f"floor: {what}"), "traffic")
+        for what, some in points.items()
+        for way in some
+        if way != "floor"
     ]
 
 
-def _lines(what: str, plan: Plan, size: int, levels: int) -> list[Measure]:
+def _rivals(size: int, levels: int) -> dict[str, Action]:
     """Eager and compiled, in tensors of which the largest holds a tenth of all parameters."""
     shapes = [size // 10] * 8 + [size // 100] * 20
     gradients = [[torch.randn(shape) for shape in shapes] for _ in range(1 + levels)]
@@ -25,5 +31,4 @@ def _lines(what: str, plan: Plan, size: int, levels: int) -> list[Measure]:
     # gradients and averages are read twice; the direction and the averages are written
     words = size * (2 * (1 + 2 * levels) + 1 + levels)
     ways = {way: applying(gradients, compiled=way == "compiled", method=method) for way in ("eager", "compiled")}
-    seconds = interleaved({"floor": in_place_add(words), **ways}, max(plan.repetitions // 3, 1))
-    return [Measure(f"torch, {way}: {what}", ratios(seconds, way, "floor"), "traffic") for way in ways]
+    return {"floor": in_place_add(words), **ways}
