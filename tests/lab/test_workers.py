@@ -27,7 +27,10 @@ def children(pid):
 def sweeping(tmp_path):
     """A sweep too long to wait for, and its two workers."""
     command = [sys.executable, "-m", "gradsurgery.lab.cli", *SWEEP, "--set", "epochs=10000", "--folder", str(tmp_path)]
+    # as from a terminal: a shell hands on to what it runs in the background that Ctrl-C is ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        signal.signal(signal.SIGINT, before)
         while process.poll() is None and running(tmp_path) < 2:
             time.sleep(0.1)
         workers = [one for one in children(process.pid) if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
