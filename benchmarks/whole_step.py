@@ -47,33 +47,35 @@ def torch_steps(
     """A step of Adam by mixed, the losses in turn or both in one pass, and by bloop, compiled or not."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-5)
 
-    def mixed() -> None:
-        main().backward()
-        (LAM * aux()).backward()
-        optimiser.step()
-        optimiser.zero_grad()
-
-    def summed() -> None:
-        (main() + LAM * aux()).backward()  # which holds both graphs at a time
-        optimiser.step()
-        optimiser.zero_grad()
-
-    def bloop(*, compiled: bool) -> Action:
-        surgery = gst.Surgery(model.parameters(), gs.bloop(lam=LAM), compile=compiled)
-
+    def step(backward: Action) -> Action:
         def run() -> None:
-            surgery.backward(main, aux)
-            surgery.apply()
+            backward()
             optimiser.step()
             optimiser.zero_grad()
 
         return run
 
+    def in_turn() -> None:
+        main().backward()
+        (LAM * aux()).backward()
+
+    def in_one_pass() -> None:
+        (main() + LAM * aux()).backward()  # which holds both graphs at a time
+
+    def bloop(*, compiled: bool) -> Action:
+        surgery = gst.Surgery(model.parameters(), gs.bloop(lam=LAM), compile=compiled)
+
+        def backward() -> None:
+            surgery.backward(main, aux)
+            surgery.apply()
+
+        return backward
+
     return {
-        "mixed": mixed,
-        "mixed, both losses in one pass": summed,
-        "bloop, compiled": bloop(compiled=True),
-        "bloop, eager": bloop(compiled=False),
+        "mixed": step(in_turn),
+        "mixed, both losses in one pass": step(in_one_pass),
+        "bloop, compiled": step(bloop(compiled=True)),
+        "bloop, eager": step(bloop(compiled=False)),
     }
 
 
