@@ -18,10 +18,10 @@ from threadpoolctl import threadpool_limits
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
+from gradsurgery.lab.data.shuffle import shuffled
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.loops import LoopTraining
-from gradsurgery.lab.order import shuffled
 from gradsurgery.lab.problems import lipschitz
+from gradsurgery.lab.train.loops import LoopTraining
 
 
 def measure(plan: Plan) -> list[Measure]:

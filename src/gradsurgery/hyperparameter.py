@@ -31,7 +31,7 @@ def weights(value: Any) -> Any:
     return tuple(weight(one) for one in value)
 
 
-def each(value: Any, count: int) -> tuple[Scalar, ...]:
+def broadcast(value: Any, count: int) -> tuple[Scalar, ...]:
     """One value for each of ``count`` auxiliary losses: those of a tuple, or the same for all."""
     return value if isinstance(value, tuple) else (value,) * count
 
@@ -46,15 +46,15 @@ def share(name: str, value: Hyperparameter) -> Hyperparameter:
     )
 
 
-def speed(rho: Hyperparameter | None) -> Hyperparameter | None:
+def optional_rho(rho: Hyperparameter | None) -> Hyperparameter | None:
     """A valid ``rho``, or None for a method that keeps no average."""
     return None if rho is None else share("rho", rho)
 
 
-def at(value: Any, step: Scalar) -> Any:
+def resolve(value: Any, step: Scalar) -> Any:
     """What a hyperparameter, or each in a tuple of them, is at this step."""
     if isinstance(value, tuple):
-        return tuple(at(one, step) for one in value)
+        return tuple(resolve(one, step) for one in value)
     return value(step) if callable(value) else value
 
 

@@ -58,10 +58,10 @@ class Method:
         """How many moving averages a front end keeps for it."""
         return 0 if getattr(self, "rho", None) is None else self.averaged
 
-    def at(self, step: Scalar) -> Self:
+    def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, and checked."""
         given = {name: getattr(self, name) for name in ("lam", "rho") if hasattr(self, name)}
-        now = {name: hyperparameter.at(value, step) for name, value in given.items()}
+        now = {name: hyperparameter.resolve(value, step) for name, value in given.items()}
         changed = {name: value for name, value in now.items() if value is not given[name]}
         return replace(self, **changed) if changed else self
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
-from gradsurgery.diagnosis import diagnosis
+from gradsurgery.diagnostics import diagnosis
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import Scalar, ratio
 from gradsurgery.vector import Gram, Pair
@@ -71,7 +71,7 @@ def plan(
         {'main': 1, 'aux': 0.1}
     """
     method.check_aux_count(aux_count)
-    now = method.at(steps)
+    now = method.resolve(steps)
     names = basis(method, aux_count)
     gram = Gram(names, dot)
     main, *others = (gram.vector(name) for name in names)
@@ -108,12 +108,12 @@ def _diagnostics(sound: Scalar, *told: Any) -> dict[str, Scalar]:
     return {"sound": sound, **diagnosis(*told)}
 
 
-def asked(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:
+def required_products(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:
     """The inner products that a step asks for: always the same, as formulas do not branch.
 
     Example:
         >>> from gradsurgery import bloop
-        >>> asked(bloop(lam=0.1), 1)
+        >>> required_products(bloop(lam=0.1), 1)
         [('average', 'average'), ('aux', 'average'), ('main', 'main')]
     """
     pairs: list[Pair] = []

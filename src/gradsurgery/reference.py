@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradsurgery.method import Method, Step
-from gradsurgery.plan import asked, basis
+from gradsurgery.plan import basis, required_products
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Reference:
             return self._step(gradients)
 
     def _step(self, gradients: list[Array]) -> Array:
-        now, state = self.method.at(self.state.steps), self.state
+        now, state = self.method.resolve(self.state.steps), self.state
         averages = state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
         corrected: list[Any] = [average / (state.mass or 1.0) for average in averages]
         main, *aux = cast(list[Any], gradients)  # arrays have the operators of a Vector
@@ -66,7 +66,7 @@ class Reference:
         direction = cast(Array, now.direction(step))
 
         vectors = dict(zip(basis(now, len(gradients) - 1), [*gradients, *averages], strict=True))
-        sound = all(np.isfinite(vectors[a] @ vectors[b]) for a, b in asked(now, len(gradients) - 1))
+        sound = all(np.isfinite(vectors[a] @ vectors[b]) for a, b in required_products(now, len(gradients) - 1))
         state = replace(state, steps=state.steps + 1, averages=averages)
         if sound:
             rho = getattr(now, "rho", None) or 0.0

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from image_files import encoded
 
-from gradsurgery.lab.store import Store
+from gradsurgery.lab.store.store import Store
+from tests.lab.data.image_files import encoded
 
 
 @pytest.fixture

@@ -22,6 +22,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 from gradsurgery.jax.accumulation import AccumulationState, accumulate
-from gradsurgery.jax.surgery import SurgeryState, diagnostics, surgery
+from gradsurgery.jax.transform import SurgeryState, diagnostics, surgery
 
 __all__ = ["AccumulationState", "SurgeryState", "accumulate", "diagnostics", "surgery"]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradsurgery.jax.arguments import auxiliary
+from gradsurgery.jax.checks import auxiliary
 from gradsurgery.jax.tree import Tree, wide
 
 

@@ -4,7 +4,7 @@
     gradsurgery sweep lipschitz
     gradsurgery report
 
-From Python, ``gradsurgery.lab.problems.PROBLEMS`` holds the problems, ``gradsurgery.lab.sweep.sweep`` runs them.
+From Python, ``gradsurgery.lab.problems.PROBLEMS`` holds the problems, ``gradsurgery.lab.sweeps.sweep.sweep`` runs them.
 """
 
 import os

@@ -11,19 +11,19 @@ from typing import NoReturn
 from rich.console import Console
 from rich.table import Table
 
-from gradsurgery.lab.database import StoreError
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.export import export, tensorboard
 from gradsurgery.lab.grid import numbers, specs
-from gradsurgery.lab.pareto import summary
 from gradsurgery.lab.problems import PROBLEMS, problem
-from gradsurgery.lab.processes import join, leads
-from gradsurgery.lab.progress import Watch
-from gradsurgery.lab.record import RunRecord, RunSpec
-from gradsurgery.lab.report import write_report
-from gradsurgery.lab.store import Store
-from gradsurgery.lab.style import number
-from gradsurgery.lab.workers import sweep_together, useful_workers
+from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.reports.pareto import summary
+from gradsurgery.lab.reports.report import write_report
+from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.store.export import export, tensorboard
+from gradsurgery.lab.store.sqlite import StoreError
+from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.sweeps.progress import Watch
+from gradsurgery.lab.sweeps.workers import sweep_together, useful_workers
+from gradsurgery.lab.train.multihost import join, leads
 
 _EXAMPLES = """examples:
   gradsurgery list                                             what there is to train

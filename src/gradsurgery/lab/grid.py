@@ -8,8 +8,8 @@ from itertools import product
 from gradsurgery import METHODS
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.record import RunSpec, Setting
-from gradsurgery.lab.training import method as made
+from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.train.training import method as made
 
 _RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Sample, Setting
+from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Sample, Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

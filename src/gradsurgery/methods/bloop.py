@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradsurgery.geometry import orthogonal, remove
-from gradsurgery.hyperparameter import Hyperparameter, each, speed, weights
+from gradsurgery.hyperparameter import Hyperparameter, broadcast, optional_rho, weights
 from gradsurgery.method import Method, Step
 from gradsurgery.vector import Vector
 
@@ -46,11 +46,11 @@ class bloop(Method):
     rho: Hyperparameter | None = 0.01
 
     def __post_init__(self) -> None:
-        self._set(lam=weights(self.lam), rho=speed(self.rho))
+        self._set(lam=weights(self.lam), rho=optional_rho(self.rho))
 
     @property
     def aux_count(self) -> int:
-        return len(each(self.lam, 1))
+        return len(broadcast(self.lam, 1))
 
     @property
     def averaged(self) -> int:
@@ -59,6 +59,6 @@ class bloop(Method):
     def direction(self, step: Step) -> Vector:
         axes = orthogonal(step.averages)
         direction = step.main
-        for level, (lam, aux) in enumerate(zip(each(self.lam, 1), step.aux, strict=True), start=1):
+        for level, (lam, aux) in enumerate(zip(broadcast(self.lam, 1), step.aux, strict=True), start=1):
             direction = direction + lam * remove(aux, axes[:level])
         return direction

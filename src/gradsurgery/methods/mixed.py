@@ -6,7 +6,7 @@ d = g_main + lam g_aux
 from dataclasses import dataclass
 from typing import Any
 
-from gradsurgery.hyperparameter import each, weights
+from gradsurgery.hyperparameter import broadcast, weights
 from gradsurgery.method import Method, Step
 from gradsurgery.vector import Vector
 
@@ -34,6 +34,6 @@ class mixed(Method):
 
     def direction(self, step: Step) -> Vector:
         direction = step.main
-        for lam, aux in zip(each(self.lam, len(step.aux)), step.aux, strict=True):
+        for lam, aux in zip(broadcast(self.lam, len(step.aux)), step.aux, strict=True):
             direction = direction + lam * aux
         return direction

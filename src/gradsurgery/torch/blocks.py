@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from gradsurgery.torch.layout import by_stride
-from gradsurgery.torch.number import apart
+from gradsurgery.torch.scalars import apart
 
 PIECE = 1 << 20
 """Elements of a piece: on a CPU, what its cache holds, to be read from memory once for all that is done with it. (A dot

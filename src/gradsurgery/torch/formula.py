@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gradsurgery.hyperparameter import each
+from gradsurgery.hyperparameter import broadcast
 from gradsurgery.method import Method
 from gradsurgery.methods import METHODS
-from gradsurgery.plan import Plan, asked, basis, plan
+from gradsurgery.plan import Plan, basis, plan, required_products
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.number import Numbers, Pairs
+from gradsurgery.torch.scalars import Numbers, Pairs
 from gradsurgery.torch.state import State
 from gradsurgery.torch.tape import Tape
 
@@ -37,7 +37,7 @@ class Formula:
         self.gradients = self.names[: 1 + aux_count]
         """Those of them that are gradients."""
         own = [(name, name) for name in self.gradients] if squares else []
-        self.pairs = tuple(dict.fromkeys([*asked(method, aux_count, measure=measure), *own]))
+        self.pairs = tuple(dict.fromkeys([*required_products(method, aux_count, measure=measure), *own]))
         """The inner products."""
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
         """The same, by the places of their factors among the vectors."""
@@ -117,5 +117,5 @@ def _fixed(method: Method) -> bool:
     A user's formula, function (as a schedule) or tensor may say something else in the next step, and a user's formula
     may do with numbers whatever Python can.
     """
-    values = (one for field in vars(method).values() for one in each(field, 1))
+    values = (one for field in vars(method).values() for one in broadcast(field, 1))
     return type(method) in METHODS.values() and all(one is None or isinstance(one, Real) for one in values)

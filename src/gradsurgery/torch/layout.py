@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradsurgery.torch.number import wide
 from gradsurgery.torch.parallel import local
+from gradsurgery.torch.scalars import wide
 
 
 def parameters(params: Iterable[Any]) -> list[Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradsurgery.torch.blocks import Block, aligned
-from gradsurgery.torch.gathering import Gradients
+from gradsurgery.torch.gradients import Gradients
 from gradsurgery.torch.layout import Layout, alike_in_type, layout
 from gradsurgery.torch.parallel import Shards, local, shards
 from gradsurgery.torch.state import State

@@ -10,7 +10,7 @@ from gradsurgery.method import Method
 from gradsurgery.plan import Plan
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.layout import laid_like
-from gradsurgery.torch.number import Numbers, wide
+from gradsurgery.torch.scalars import Numbers, wide
 
 
 class State:

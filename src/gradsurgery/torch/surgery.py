@@ -12,16 +12,16 @@ from torch import Tensor
 from gradsurgery.method import Method
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block
-from gradsurgery.torch.compiled import Kernels
+from gradsurgery.torch.fingerprint import probes
 from gradsurgery.torch.formula import Formula
-from gradsurgery.torch.gathering import Gathering
+from gradsurgery.torch.gradients import Gathering
 from gradsurgery.torch.layout import parameters
 from gradsurgery.torch.losses import Loss
-from gradsurgery.torch.native import compiler
-from gradsurgery.torch.number import Numbers, apart, wide
 from gradsurgery.torch.parallel import WAY, Shards, Wrapping, agreed, sum_over_shards, wrapping
 from gradsurgery.torch.passes import Passes, passes
-from gradsurgery.torch.probes import probes
+from gradsurgery.torch.passes.compiled import Kernels
+from gradsurgery.torch.passes.native import compiler
+from gradsurgery.torch.scalars import Numbers, apart, wide
 from gradsurgery.torch.seats import Group, Seats
 from gradsurgery.torch.state import State
 
@@ -160,7 +160,7 @@ class Surgery:
         return same.all() if apart(same.device) else True
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """What the last step was like, by name; see ``gradsurgery.diagnosis`` for what each means.
+        """What the last step was like, by name; see ``gradsurgery.diagnostics`` for what each means.
 
         What needs inner products that the method has not asked for is there with ``Surgery(..., measure=True)``.
         """

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from gradsurgery.lab.data.text.tokenizer import BEGIN, END, PAD
 from gradsurgery.lab.models.transformer import Block, Embedding, Shape
-from gradsurgery.lab.text.subwords import BEGIN, END, PAD
 
 
 class Translator(nnx.Module):

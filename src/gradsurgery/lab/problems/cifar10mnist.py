@@ -15,11 +15,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from gradsurgery.lab.data.images.arrays import Images, read
+from gradsurgery.lab.data.images.memory import InMemory
+from gradsurgery.lab.data.images.overlay import inked, inks
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
-from gradsurgery.lab.record import Setting
-from gradsurgery.lab.steps import StepTraining
-from gradsurgery.lab.training import Loss, Tree
-from gradsurgery.lab.vision.classification import (
+from gradsurgery.lab.problems.classification import (
     cross_entropy,
     descent,
     epochs,
@@ -28,10 +28,10 @@ from gradsurgery.lab.vision.classification import (
     network,
     trained_on,
 )
-from gradsurgery.lab.vision.images import Images, read
-from gradsurgery.lab.vision.memory import InMemory
-from gradsurgery.lab.vision.overlay import inked, inks
-from gradsurgery.lab.vision.parts import Parts
+from gradsurgery.lab.run import Setting
+from gradsurgery.lab.train.chunking import Parts
+from gradsurgery.lab.train.steps import StepTraining
+from gradsurgery.lab.train.training import Loss, Tree
 
 ROLES = ("main", "aux")
 

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.lab.loops import LoopTraining
 from gradsurgery.lab.problem import Problem, Scale
-from gradsurgery.lab.record import RunRecord, Setting
+from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.train.loops import LoopTraining
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     """The way through the plane, and the iterations needed, measured and by the paper's analysis."""
     from matplotlib.figure import Figure
 
-    from gradsurgery.lab.style import look
+    from gradsurgery.lab.reports.looks import look
 
     figure = Figure(figsize=(7.0, 3.0), layout="constrained")
     plane, needed = figure.subplots(1, 2)

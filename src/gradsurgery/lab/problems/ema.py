@@ -12,8 +12,8 @@ import numpy as np
 
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.problems import language
-from gradsurgery.lab.record import RunRecord
-from gradsurgery.lab.series import Series, losses, series
+from gradsurgery.lab.reports.series import Series, losses, series
+from gradsurgery.lab.run import RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

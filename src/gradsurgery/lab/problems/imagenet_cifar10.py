@@ -17,12 +17,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from gradsurgery.lab.data.images.source import source
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems import weights
-from gradsurgery.lab.record import Setting
-from gradsurgery.lab.steps import StepTraining
-from gradsurgery.lab.training import Loss, Tree
-from gradsurgery.lab.vision.classification import (
+from gradsurgery.lab.problems.classification import (
     cross_entropy,
     descent,
     epochs,
@@ -31,8 +29,10 @@ from gradsurgery.lab.vision.classification import (
     network,
     trained_on,
 )
-from gradsurgery.lab.vision.parts import Parts
-from gradsurgery.lab.vision.source import source
+from gradsurgery.lab.run import Setting
+from gradsurgery.lab.train.chunking import Parts
+from gradsurgery.lab.train.steps import StepTraining
+from gradsurgery.lab.train.training import Loss, Tree
 
 ROLES = ("main", "aux")
 

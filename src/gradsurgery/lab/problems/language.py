@@ -19,17 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.lab.data import Stream
-from gradsurgery.lab.evaluation import mean_losses
-from gradsurgery.lab.loops import LoopTraining, parts
-from gradsurgery.lab.models.module import Functional
+from gradsurgery.lab.data.hub import Stream
+from gradsurgery.lab.data.shuffle import drawn
+from gradsurgery.lab.data.text import python_text
+from gradsurgery.lab.data.text.corpus import Bytes, Corpus, packed, packed_on_disk
+from gradsurgery.lab.models.functional import Functional
 from gradsurgery.lab.models.transformer import Decoder, Shape
-from gradsurgery.lab.order import drawn
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
-from gradsurgery.lab.record import Setting
-from gradsurgery.lab.text import python_text
-from gradsurgery.lab.text.corpus import Bytes, Corpus, packed, packed_on_disk
-from gradsurgery.lab.training import Loss, Tree
+from gradsurgery.lab.run import Setting
+from gradsurgery.lab.train.evaluation import mean_losses
+from gradsurgery.lab.train.loops import LoopTraining, parts
+from gradsurgery.lab.train.training import Loss, Tree
 
 BYTES = 256
 ROLES = ("main", "aux")

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.lab.data import load
-from gradsurgery.lab.loops import LoopTraining
-from gradsurgery.lab.order import shuffled
+from gradsurgery.lab.data.hub import load
+from gradsurgery.lab.data.shuffle import shuffled
+from gradsurgery.lab.models.spectral_norm import first_block, spectral_norm
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
-from gradsurgery.lab.record import Setting
-from gradsurgery.lab.spectral import first_block, spectral_norm
+from gradsurgery.lab.run import Setting
+from gradsurgery.lab.train.loops import LoopTraining
 
 Params = list[dict[str, jax.Array]]
 Data = dict[str, jax.Array]

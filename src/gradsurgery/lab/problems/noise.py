@@ -14,7 +14,7 @@ import numpy as np
 
 from gradsurgery.geometry import reject
 from gradsurgery.lab.problem import Problem, Scale, Task
-from gradsurgery.lab.record import Metrics, RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     """The paper's figure "Effect of randomness on the projection"."""
     from matplotlib.figure import Figure
 
-    from gradsurgery.lab.style import look
+    from gradsurgery.lab.reports.looks import look
 
     figure = Figure(figsize=(3.4, 2.6), layout="constrained")
     axes = figure.subplots()

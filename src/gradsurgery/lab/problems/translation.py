@@ -23,21 +23,21 @@ import numpy as np
 import optax
 from tokenizers import Tokenizer
 
-from gradsurgery.lab.buckets import bucketed
+from gradsurgery.lab.data.cache import kept
+from gradsurgery.lab.data.text.bitext import Parallel
+from gradsurgery.lab.data.text.pairs import Batch, Pairs, on_disk
+from gradsurgery.lab.data.text.tokenizer import BYTES, PAD, learned
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.evaluation import mean_losses
-from gradsurgery.lab.kept import kept
-from gradsurgery.lab.loops import LoopTraining, parts
-from gradsurgery.lab.models.module import Functional
+from gradsurgery.lab.models.functional import Functional
 from gradsurgery.lab.models.transformer import Shape
 from gradsurgery.lab.models.translator import Translator, translated
 from gradsurgery.lab.problem import COMPARED, Conclusion, Problem, Scale
-from gradsurgery.lab.record import Setting
-from gradsurgery.lab.text.judge import Judge
-from gradsurgery.lab.text.pairs import Batch, Pairs, on_disk
-from gradsurgery.lab.text.parallel import Parallel
-from gradsurgery.lab.text.subwords import BYTES, PAD, learned
-from gradsurgery.lab.training import Loss, Tree
+from gradsurgery.lab.problems.bleu import Judge
+from gradsurgery.lab.run import Setting
+from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.evaluation import mean_losses
+from gradsurgery.lab.train.loops import LoopTraining, parts
+from gradsurgery.lab.train.training import Loss, Tree
 
 ROLES = ("main", "aux")
 READ = 1_000_000

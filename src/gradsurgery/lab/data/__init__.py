@@ -1,0 +1,1 @@
+"""Data: datasets from the hub or a folder, shuffled and cached."""

@@ -1,0 +1,70 @@
+"""Text for a language model of bytes: documents packed into windows of one length.
+
+Documents follow one another in the order of their dataset, as UTF-8, each with a zero byte behind it. Window i is the
+bytes from ``i length`` to ``(i + 1) length``, and one more: a model reads ``length`` bytes and predicts the one after
+each, so that every byte is predicted once. Documents may begin and end within a window; bytes that do not fill the
+last one are left out.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradsurgery.lab.data.cache import kept, mapped
+from gradsurgery.lab.data.hub import Stream
+from gradsurgery.lab.errors import UserError
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Corpus:
+    r"""Windows of a text.
+
+    Args:
+        data: all its bytes, in memory or mapped from a file.
+        length: how many bytes a model reads.
+        name: what to call it if it is too short.
+
+    Example:
+        >>> corpus = Corpus(packed(["ab", "cde"]), length=3)
+        >>> [bytes(window) for window in corpus[[0, 1]]]
+        [b'ab\x00c', b'cde\x00']
+    """
+
+    def __init__(self, data: Bytes, length: int, name: str = "a corpus") -> None:
+        self._data, self.length = data, length
+        if len(self) == 0:
+            raise UserError(f"{name} needs more than the {length} bytes of a window, but has {len(data)}")
+
+    def __len__(self) -> int:
+        return max(len(self._data) - 1, 0) // self.length
+
+    def __getitem__(self, indices: Any) -> Bytes:
+        """These windows, (number, length + 1)."""
+        first = np.asarray(indices)[..., None] * self.length
+        return self._data[first + np.arange(self.length + 1)]
+
+    def sample(self, count: int) -> Bytes:
+        """So many windows, spread evenly from the first to the last; all, and then the first again, if it has fewer."""
+        return self[np.arange(count) * max(len(self), count) // count % len(self)]
+
+
+def packed(documents: Iterable[str]) -> Bytes:
+    """Documents as bytes, in memory."""
+    return np.frombuffer(b"".join(_encoded(documents)), np.uint8)
+
+
+def packed_on_disk(documents: Stream) -> Bytes:
+    """Documents as bytes, in a file that is made once and mapped: they may be more than fits in memory."""
+
+    def write(folder: Path) -> None:
+        with (folder / "bytes").open("wb") as file:
+            file.writelines(_encoded(documents))
+
+    return mapped(kept(f"UTF-8 {documents.key}", write) / "bytes", np.uint8)
+
+
+def _encoded(documents: Iterable[str]) -> Iterator[bytes]:
+    return (document.encode("utf-8", "replace") + b"\0" for document in documents)

@@ -1,0 +1,1 @@
+"""Reports: Pareto fronts, tables and figures of stored runs."""

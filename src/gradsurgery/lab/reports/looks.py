@@ -1,0 +1,169 @@
+"""One colour, one marker and one label per method, in every figure, page and table.
+
+The colours are those of Okabe and Ito, chosen to differ for colour-blind eyes, and for the methods left over two of
+Tol's, grey and brown. Every method has a marker of its own as well, so that a figure printed in grey can be read too.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from gradsurgery import METHODS
+from gradsurgery.lab.run import RunSpec
+
+Variant: TypeAlias = tuple[str, float | None]
+"""A method and its rho: what one line of a figure stands for."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    label: str
+    colour: str
+    marker: str
+    """Its marker's name in matplotlib."""
+    symbol: str
+    """The same marker's name in plotly."""
+    path: str
+    """And as an SVG path in the square from -5 to 5, for legends in HTML."""
+    hollow: bool = False
+
+
+_LOOKS = {
+    each.label: each
+    for each in (
+        Look("bloop", "#D55E00", "o", "circle", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z"),
+        Look("mixed", "#0072B2", "s", "square", "M-4-4H4V4H-4Z"),
+        Look("dynamic_barrier", "#CC79A7", "^", "triangle-up", "M0-4.5L5 4H-5Z"),
+        Look("pcgrad", "#009E73", "D", "diamond", "M0-5L5 0L0 5L-5 0Z"),
+        Look("agem", "#56B4E9", "v", "triangle-down", "M0 4.5L5-4H-5Z"),
+        Look("barrier", "#AA4499", "P", "cross", "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z"),
+        Look("mgda", "#E69F00", "*", "star", "M0-5L1.3-1.6L5-1.5L2.1.8L3.1 4.4L0 2.3L-3.1 4.4L-2.1.8L-5-1.5L-1.3-1.6Z"),
+        Look("cosine", "#7F7F7F", "X", "x", "M0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0L-5-3L-3-5Z"),
+        Look("gradvac", "#999933", "p", "pentagon", "M0-5L5-1.2L3.1 4.5H-3.1L-5-1.2Z"),
+        Look("metabalance", "#A0785A", "h", "hexagon", "M0-5L4.3-2.5V2.5L0 5L-4.3 2.5V-2.5Z"),
+    )
+}
+_STRANGER = Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z")
+
+
+def look(method: str) -> Look:
+    """The look of a method; grey for one that is not the paper's.
+
+    Example:
+        >>> look("bloop").colour
+        '#D55E00'
+    """
+    return _LOOKS.get(method) or replace(_STRANGER, label=method)
+
+
+def looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
+    """The look of each method among the runs, in the order of the paper's Table 1.
+
+    A method keeps its colour. If it ran with several rho, the label shows rho, the colour goes from light to dark as
+    rho grows, and every second marker is hollow.
+
+    Example:
+        >>> runs = [RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=rho, seed=0) for rho in (0.01, 0.1)]
+        >>> [look.label for look in looks(runs).values()]
+        ['bloop, ρ = 0.01', 'bloop, ρ = 0.1']
+    """
+    order = {name: place for place, name in enumerate(METHODS)}
+    variants = sorted(
+        {(spec.method, spec.rho) for spec in specs},
+        key=lambda variant: (order.get(variant[0], len(order)), variant[0], variant[1] or 0.0),
+    )
+    return {(method, rho): _variant(method, rho, [r for m, r in variants if m == method]) for method, rho in variants}
+
+
+def _variant(method: str, rho: float | None, rhos: list[float | None]) -> Look:
+    plain = look(method)
+    if len(rhos) == 1:
+        return plain
+    place = rhos.index(rho)
+    hollow = place % 2 == 1
+    return replace(
+        plain,
+        label=f"{method}, " + ("no average" if rho is None else f"ρ = {number(rho)}"),
+        colour=_shaded(plain.colour, place / (len(rhos) - 1)),
+        symbol=plain.symbol + "-open" * hollow,
+        hollow=hollow,
+    )
+
+
+def _shaded(colour: str, darkness: float) -> str:
+    """The colour from half way to white (0) to a third of the way to black (1)."""
+    towards, amount = (255, 0.5 - darkness) if darkness < 0.5 else (0, 0.66 * (darkness - 0.5))
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(channel + amount * (towards - channel)):02X}" for channel in channels)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number as people write it: three digits that matter, no trailing zeros, powers of ten where it is far from 1.
+
+    Example:
+        >>> [number(value) for value in (0.1, 1234.5, -0.00031623, 1e-4, float("nan"))]
+        ['0.1', '1,234', '−3.16×10⁻⁴', '10⁻⁴', '–']
+    """
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{abs(value):.{digits - 1}e}".split("e")
+    power = int(exponent)
+    near = -3 <= power <= 4
+    text = f"{abs(value):,.{max(digits - 1 - power, 0)}f}" if near else mantissa
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    if not near:
+        text = power_of_ten(power) if text == "1" else f"{text}×{power_of_ten(power)}"
+    return text if value > 0 else f"−{text}"
+
+
+def power_of_ten(power: int) -> str:
+    """10 to an integer power, without markup.
+
+    Example:
+        >>> [power_of_ten(power) for power in (-4, 0, 1)]
+        ['10⁻⁴', '1', '10']
+    """
+    raised = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return {0: "1", 1: "10"}.get(power, "10" + raised)
+
+
+def lam_ticks(lams: Iterable[float | None], room: int = 4) -> dict[float, str]:
+    """Each lam that a figure shows, from small to large, with the text under it: few enough to be read.
+
+    If there are more than five, only 0 and powers of ten have a text (every second if there is no room for all).
+
+    Example:
+        >>> lam_ticks([1e-4, 0.000316, 0.001, 0.00316, 0.01, 0.0, None])
+        {0.0: '0', 0.0001: '10⁻⁴', 0.000316: '', 0.001: '10⁻³', 0.00316: '', 0.01: '10⁻²'}
+    """
+    shown = sorted({lam for lam in lams if lam is not None})
+    powers = {lam: round(math.log10(lam)) for lam in shown if lam > 0 and _is_power_of_ten(lam)}
+    if len(shown) <= 5 or len(powers) < 2:
+        return {lam: number(lam) for lam in shown}
+    step = 1 if len(powers) <= room else 2
+    text = power_of_ten if shown[-1] and min(powers) < 1e-3 else lambda power: number(10.0**power)
+    last = max(powers.values())
+    texts = {lam: text(power) for lam, power in powers.items() if (last - power) % step == 0}
+    return {lam: texts.get(lam, "" if lam else "0") for lam in shown}
+
+
+def _is_power_of_ten(value: float) -> bool:
+    return math.isclose(value, 10.0 ** round(math.log10(value)), rel_tol=1e-6)
+
+
+def lam_places(lams: Iterable[float]) -> dict[float, float]:
+    """Where each lam stands on a logarithmic axis: at itself, but 0 a decade left of the smallest.
+
+    Example:
+        >>> lam_places([0.0, 0.1, 1.0])
+        {0.0: 0.01, 0.1: 0.1, 1.0: 1.0}
+    """
+    shown = sorted(set(lams))
+    smallest = min((lam for lam in shown if lam > 0), default=1.0)
+    return {lam: lam or smallest / 10 for lam in shown}

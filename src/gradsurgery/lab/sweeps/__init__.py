@@ -1,0 +1,1 @@
+"""Sweeps: the runs of a grid, shared by workers, and their progress."""

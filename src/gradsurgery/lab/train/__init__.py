@@ -1,0 +1,1 @@
+"""How a run is trained: steps, batches, devices, checkpoints."""

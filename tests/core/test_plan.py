@@ -1,0 +1,130 @@
+"""The symbolic layer: what it asks for, and that it gives what the same formula gives on arrays."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import gradsurgery as gs
+from gradsurgery.plan import basis, plan, required_products
+from gradsurgery.vector import Gram
+from tests.methods.catalogue import ALL, MORE_LOSSES
+
+
+class Planned:
+    """A front end in numpy: what ``Reference`` does, but by way of inner products."""
+
+    def __init__(self, method):
+        self.method, self.steps, self.averages, self.mass, self.memory = method, 0, None, 0.0, None
+
+    def __call__(self, *gradients):
+        averages = self.averages or [np.zeros_like(gradients[0])] * self.method.averages
+        names = basis(self.method, len(gradients) - 1)
+        vectors = dict(zip(names, [*gradients, *averages], strict=True))
+        self.asked = Counter()
+
+        def dot(a, b):
+            self.asked[a, b] += 1
+            return vectors[a] @ vectors[b]
+
+        step = plan(
+            self.method, len(gradients) - 1, dot, steps=self.steps, mass=self.mass, memory=self.memory, measure=False
+        )
+        self.averages = [
+            (1 - step.rho) * a + step.rho * g for a, g in zip(averages, gradients, strict=False)
+        ]  # the tests' gradients are finite
+        self.steps, self.mass, self.memory = self.steps + 1, step.mass, step.memory
+        return sum(weight * vectors[name] for name, weight in step.weights.items())
+
+
+@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+def test_symbols_and_arrays_give_the_same_directions(method, aux_count):
+    rng = np.random.default_rng(0)
+    planned, reference = Planned(method), gs.Reference(method)
+    for _ in range(100):
+        gradients = rng.normal(size=(1 + aux_count, 12)) + 0.3
+        expected = reference(*gradients)
+        assert np.linalg.norm(planned(*gradients) - expected) <= 1e-12 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+def test_no_inner_product_is_asked_for_twice(method, aux_count):
+    planned = Planned(method)
+    for gradients in np.random.default_rng(0).normal(size=(3, 1 + aux_count, 5)):
+        planned(*gradients)
+        assert max(planned.asked.values(), default=1) == 1
+
+
+def test_bloop_asks_for_two_inner_products_and_one_for_soundness():
+    assert set(required_products(gs.bloop(lam=0.1), 1)) == {
+        ("aux", "average"),
+        ("average", "average"),
+        ("main", "main"),
+    }
+    assert set(required_products(gs.bloop(lam=0.1, rho=None), 1)) == {("main", "aux"), ("main", "main")}
+
+
+def test_a_gradient_that_feeds_an_average_and_is_in_an_inner_product_is_not_asked_for_again():
+    levels = required_products(gs.bloop(lam=(0.1, 0.1)), 2)
+    assert ("main", "main") in levels
+    assert ("aux", "aux") not in levels  # <aux, average> shows whether aux is finite
+    assert ("main", "main") not in required_products(gs.pcgrad(lam=0.1, rho=0.1), 1)
+
+
+def test_mixed_asks_for_nothing():
+    assert not required_products(gs.mixed(lam=0.1), 1)
+
+
+def test_diagnostics_ask_for_nothing_unless_told_to_measure():
+    method = gs.bloop(lam=0.1)
+    frugal, full = (plan(method, 1, dot=lambda a, b: 1.0, measure=measure) for measure in (False, True))
+    assert frugal.weights == full.weights
+    assert set(frugal.diagnostics()) == {"sound", "weight_main", "weight_aux", "weight_average", "conflict"}
+    assert set(full.diagnostics()) - set(frugal.diagnostics()) == {
+        "cos_main_aux",
+        "cos_main_average",
+        "cos_aux_average",
+        "removed",
+    }
+
+
+def test_diagnostics_by_hand():
+    vectors = {"main": np.array([3.0, 4.0]), "aux": np.array([-5.0, 0.0]), "average": np.array([2.0, 0.0])}
+    step = plan(gs.bloop(lam=0.5), 1, dot=lambda a, b: vectors[a] @ vectors[b], mass=0.5, measure=True)
+    expected = {
+        "sound": True,
+        "conflict": True,
+        "removed": 1.0,
+        "cos_main_aux": -0.6,
+        "cos_main_average": 0.6,
+        "cos_aux_average": -1.0,
+        "weight_main": 1.0,
+        "weight_aux": 0.5,
+        "weight_average": 0.5 * 2.5,
+    }
+    assert step.diagnostics() == pytest.approx(expected)
+
+
+def test_removed_is_the_share_of_aux_that_bloop_projects_away():
+    rng = np.random.default_rng(0)
+    main, aux = rng.normal(size=(2, 7))
+    vectors = {"main": main, "aux": aux}
+    step = plan(gs.bloop(lam=0.5, rho=None), 1, dot=lambda a, b: vectors[a] @ vectors[b], measure=True)
+    assert_allclose(step.diagnostics()["removed"], np.linalg.norm(aux - gs.reject(aux, main)) / np.linalg.norm(aux))
+
+
+@pytest.mark.parametrize(("method", "aux_count"), MORE_LOSSES.values(), ids=MORE_LOSSES)
+def test_names_tell_the_levels_apart(method, aux_count):
+    names = basis(method, aux_count)
+    assert names[: 1 + aux_count] == ("main", "aux", "aux2", "aux3")[: 1 + aux_count]
+    assert names[1 + aux_count :] == ("average", "average_aux", "average_aux2")[: method.averages]
+
+
+def test_vectors_are_added_scaled_and_multiplied_by_their_weights():
+    arrays = dict(zip("abc", np.random.default_rng(0).normal(size=(3, 4)), strict=True))
+    gram = Gram("abc", dot=lambda x, y: arrays[x] @ arrays[y])
+    a, b, c = (gram.vector(name) for name in "abc")
+    u, v = 2.0 * a - b * np.float64(3.0), -(a + b) + 0.5 * c
+    assert u.weights == {"a": 2.0, "b": -3.0}
+    assert_allclose(u @ v, (2 * arrays["a"] - 3 * arrays["b"]) @ (-arrays["a"] - arrays["b"] + 0.5 * arrays["c"]))

@@ -1,0 +1,96 @@
+"""Micro-batches: both gradients are averaged, and the result is that of the one large batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from tests.jax_front.trees import flat
+
+INPUTS = jnp.asarray(np.random.default_rng(0).normal(size=(24, 5)), jnp.float32)
+TARGETS = {name: INPUTS @ jnp.arange(5.0) + shift for name, shift in {"main": 0.0, "aux": 3.0, "aux2": -1.0}.items()}
+PARAMS = {"w": jnp.zeros(5), "b": jnp.zeros(())}
+
+
+def loss(params, rows, name):
+    return jnp.mean((INPUTS[rows] @ params["w"] + params["b"] - TARGETS[name][rows]) ** 2)
+
+
+def train(tx, batches, names):
+    @jax.jit
+    def step(params, state, rows):
+        main, *aux = (jax.grad(loss)(params, rows, name) for name in names)
+        updates, state = tx.update(main, state, params, aux=tuple(aux))
+        return optax.apply_updates(params, updates), state
+
+    params, state = PARAMS, tx.init(PARAMS)
+    for rows in batches:
+        params, state = step(params, state, jnp.asarray(rows))
+    return params, state
+
+
+@pytest.mark.parametrize("method", [gs.bloop(lam=0.5, rho=0.2), gs.bloop(lam=(0.5, 0.1), rho=0.2), gs.mixed(lam=0.3)])
+@pytest.mark.parametrize("optimiser", [optax.sgd(0.05), optax.adam(0.05)], ids=["sgd", "adam"])
+def test_a_linear_model_trains_as_on_the_large_batch(method, optimiser):
+    names = ("main", "aux", "aux2")[: 1 + (method.aux_count or 1)]
+    large = [np.random.default_rng(seed).permutation(24)[:12] for seed in range(6)]
+    small = [rows for batch in large for rows in batch.reshape(4, 3)]
+    tx = optax.chain(gsj.surgery(method), optimiser)
+    expected, expected_state = train(tx, large, names)
+    found, state = train(gsj.accumulate(tx, every=4, aux_count=len(names) - 1), small, names)
+    assert_allclose(flat(found), flat(expected), rtol=1e-4)
+    assert_allclose(flat(state.inner), flat(expected_state), rtol=1e-4, atol=1e-6)
+
+
+def test_in_between_nothing_moves():
+    tx = gsj.accumulate(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.adam(0.1)), every=3)
+    state = start = tx.init(PARAMS)
+    for _ in range(2):
+        updates, state = tx.update(PARAMS | {"b": jnp.ones(())}, state, PARAMS, aux=PARAMS)
+        assert not flat(updates).any()
+        assert_array_equal(flat(state.inner), flat(start.inner))
+    updates, state = tx.update(PARAMS | {"b": jnp.ones(())}, state, PARAMS, aux=PARAMS)
+    assert flat(updates).any()
+    assert not flat(state.means).any()
+
+
+def test_a_micro_batch_with_nan_costs_one_step_and_no_more():
+    inner = optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.apply_if_finite(optax.sgd(0.1), 5))
+    tx = gsj.accumulate(inner, every=2)
+    state, good, bad = tx.init(jnp.zeros(2)), jnp.ones(2), jnp.array([jnp.nan, 1.0])
+    moved = []
+    for main, aux in [(good, bad), (good, good), (good, good), (good, good)]:
+        updates, state = tx.update(main, state, aux=aux)
+        moved.append(bool(jnp.any(updates != 0)))
+    assert moved == [False, False, False, True]
+    assert_allclose(updates, -0.15, rtol=1e-6)
+
+
+def test_half_gradients_are_averaged_in_float32():
+    tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.0)), every=300)
+    state = tx.init(jnp.zeros(1, jnp.bfloat16))
+    update = jax.jit(tx.update)
+    for value in np.linspace(0, 1, 300):
+        direction, state = update(jnp.full(1, value, jnp.bfloat16), state, aux=jnp.zeros(1, jnp.bfloat16))
+    assert_allclose(direction, 0.5, rtol=1e-3)
+
+
+def test_multi_steps_of_optax_is_refused_with_what_to_use():
+    tx = optax.MultiSteps(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.sgd(0.1)), 2)
+    state = tx.init(PARAMS)
+    with pytest.raises(ValueError, match=r"last micro-batch only.*use gradsurgery.jax.accumulate"):
+        jax.jit(lambda main, state, aux: tx.update(main, state, PARAMS, aux=aux))(PARAMS, state, PARAMS)
+
+
+def test_bad_arguments_get_one_sentence():
+    with pytest.raises(ValueError, match="a whole number from 1, but got 0"):
+        gsj.accumulate(optax.sgd(0.1), every=0)
+    tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=2)
+    with pytest.raises(ValueError, match="made for aux_count=1, but got 2"):
+        tx.update(PARAMS, tx.init(PARAMS), aux=(PARAMS, PARAMS))
+    with pytest.raises(TypeError, match="aux is missing"):
+        tx.update(PARAMS, tx.init(PARAMS))

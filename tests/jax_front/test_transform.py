@@ -1,0 +1,281 @@
+"""``surgery`` as an optax transformation: what it takes, what it refuses, and that it lives with the rest of optax."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from tests.jax_front.trees import flat
+from tests.methods.catalogue import ALL
+
+OPTIMISERS = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": optax.adam(0.1),
+    "adamw": optax.adamw(0.1),
+    "clipped": optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(0.1)),
+}
+
+
+def some_gradients(seed, sizes=(4, 3)):
+    keys = jax.random.split(jax.random.key(seed), len(sizes))
+    return {f"w{k}": jax.random.normal(key, (size,)) for k, (key, size) in enumerate(zip(keys, sizes, strict=True))}
+
+
+PARAMS = some_gradients(99)
+
+
+def steps(tx, count, params=PARAMS, state=None, start=0):
+    """Some steps on gradients that depend on the parameters; jitted as a user would."""
+
+    @jax.jit
+    def one(params, state, seed):
+        main = jax.tree.map(lambda p, z: p + z, params, some_gradients(seed))
+        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, some_gradients(1000 + seed))
+        updates, state = tx.update(main, state, params, aux=aux)
+        return optax.apply_updates(params, updates), state
+
+    state = tx.init(params) if state is None else state
+    for seed in range(start, start + count):
+        params, state = one(params, state, seed)
+    return params, state
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS)
+def test_in_a_chain_the_optimiser_gets_the_direction(optimiser):
+    params, state = PARAMS, optimiser.init(PARAMS)
+    step = gs.Reference(gs.bloop(lam=0.5, rho=0.1))
+    for seed in range(5):
+        main = jax.tree.map(lambda p, z: p + z, params, some_gradients(seed))
+        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, some_gradients(1000 + seed))
+        direction = jnp.asarray(step(flat(main), flat(aux)), jnp.float32)
+        direction = {"w0": direction[:4], "w1": direction[4:]}
+        updates, state = optimiser.update(direction, state, params)
+        params = optax.apply_updates(params, updates)
+    found, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), optimiser), 5)
+    assert_allclose(flat(found), flat(params), rtol=1e-4)
+
+
+def test_clipping_before_the_surgery_clips_main():
+    tx = optax.chain(optax.clip_by_global_norm(1.0), gsj.surgery(gs.mixed(lam=1.0)))
+    direction, _ = tx.update(jnp.array([3.0, 4.0]), tx.init(jnp.zeros(2)), aux=jnp.array([10.0, 0.0]))
+    assert_allclose(direction, [10.6, 0.8], rtol=1e-6)
+
+
+def test_another_traced_lam_or_rho_compiles_nothing_anew():
+    compiled = 0
+
+    @jax.jit
+    def run(lam, rho):
+        nonlocal compiled
+        compiled += 1
+        tx = optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=rho)), optax.sgd(0.1))
+        state = tx.init(PARAMS)
+        for seed in range(3):
+            updates, state = tx.update(some_gradients(seed), state, aux=some_gradients(seed + 10))
+        return updates
+
+    for lam, rho in [(0.1, 0.1), (0.7, 0.5), (0.0, 1.0)]:
+        tx = optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=rho)), optax.sgd(0.1))
+        state = tx.init(PARAMS)
+        for seed in range(3):
+            expected, state = tx.update(some_gradients(seed), state, aux=some_gradients(seed + 10))
+        assert_allclose(flat(run(lam, rho)), flat(expected), rtol=1e-5, atol=1e-7)
+    assert compiled == 1
+
+
+def test_hyperparameters_can_be_injected_and_changed_in_the_state():
+    @optax.inject_hyperparams
+    def make(lam, rho):
+        return optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=rho)), optax.sgd(1.0))
+
+    tx = make(lam=0.5, rho=0.1)
+    main, aux = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
+    state = tx.init(main)
+    update = jax.jit(tx.update)
+    updates, state = update(main, state, main, aux=aux)
+    assert_allclose(updates, [-1.0, -0.5])
+    state.hyperparams["lam"] = jnp.asarray(0.25, jnp.float32)
+    updates, state = update(main, state, main, aux=aux)
+    assert_allclose(updates, [-1.0, -0.25])
+    assert update._cache_size() == 1
+    assert_allclose(gsj.diagnostics(state)["weight_aux"], 0.25)
+
+
+def test_schedules_follow_the_count_of_steps():
+    tx = gsj.surgery(gs.mixed(lam=optax.linear_schedule(0.0, 1.0, 10)))
+    state = tx.init(jnp.zeros(1))
+    for count in range(12):
+        direction, state = jax.jit(tx.update)(jnp.zeros(1), state, aux=jnp.ones(1))
+        assert_allclose(direction, min(count / 10, 1.0), rtol=1e-6)
+
+
+def test_vmap_over_lam_trains_each_lane_as_if_alone():
+    def train(lam):
+        params, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=0.1)), optax.adam(0.1)), 5)
+        return params
+
+    lams = jnp.array([0.0, 0.1, 1.0])
+    lanes = jax.vmap(train)(lams)
+    for lane, lam in enumerate(lams):
+        assert_allclose(flat(jax.tree.map(lambda leaf: leaf[lane], lanes)), flat(train(lam)), rtol=1e-4, atol=1e-6)  # noqa: B023
+
+
+def test_masked_parameters_stay_out():
+    surgery = gsj.surgery(gs.bloop(lam=0.5, rho=None))
+    tx = optax.masked(surgery, {"a": True, "b": False}, mask_compatible_extra_args=True)
+    main = {"a": jnp.array([2.0, 0.0]), "b": jnp.array([7.0])}
+    aux = {"a": jnp.array([4.0, 6.0]), "b": jnp.array([8.0])}
+    direction, _ = tx.update(main, tx.init(main), main, aux=aux)
+    assert_allclose(flat(direction), [2.0, 3.0, 7.0])
+
+
+@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+def test_parameters_sharded_over_8_devices_give_the_single_device_result(method, aux_count):
+    mesh = jax.make_mesh((4, 2), ("x", "y"))
+    spec = {
+        "matrix": jax.NamedSharding(mesh, jax.P("x", "y")),
+        "rows": jax.NamedSharding(mesh, jax.P(None, ("y", "x"))),
+        "bias": jax.NamedSharding(mesh, jax.P()),
+    }
+    rng = np.random.default_rng(0)
+    trees = [
+        {"matrix": rng.normal(size=(8, 4)), "rows": rng.normal(size=(3, 8)), "bias": rng.normal(size=5)}
+        for _ in range(1 + aux_count)
+    ]
+    trees = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), trees)
+    tx = gsj.surgery(method)
+
+    def run(main, *aux):
+        state = tx.init(main)
+        for _ in range(3):
+            direction, state = jax.jit(tx.update)(main, state, aux=aux)
+        return direction, state
+
+    sharded = [jax.device_put(tree, spec) for tree in trees]
+    direction, state = run(*sharded)
+    expected, _ = run(*trees)
+    assert_allclose(flat(direction), flat(expected), rtol=1e-4, atol=1e-5)
+    for tree in (direction, *state.averages):
+        assert tree["matrix"].sharding.is_equivalent_to(spec["matrix"], 2)
+
+
+@pytest.mark.parametrize("method", [gs.bloop(lam=0.1), gs.gradvac()], ids=repr)
+def test_a_state_saved_with_orbax_resumes_bit_for_bit(method, tmp_path):
+    tx = optax.chain(gsj.surgery(method), optax.adam(0.1))
+    params, state = steps(tx, 3)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", (params, state))
+    with ocp.StandardCheckpointer() as checkpointer:
+        restored = checkpointer.restore(tmp_path / "state", jax.eval_shape(lambda: (PARAMS, tx.init(PARAMS))))
+    straight, _ = steps(tx, 3, params, state, start=3)
+    resumed, _ = steps(tx, 3, *restored, start=3)
+    assert_array_equal(flat(resumed), flat(straight))
+
+
+@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
+def test_an_unsound_step_moves_nothing_and_is_skipped_by_apply_if_finite(method, aux_count, bad):
+    tx = optax.chain(gsj.surgery(method), optax.apply_if_finite(optax.adam(0.1), max_consecutive_errors=3))
+    update = jax.jit(tx.update)
+    good = [some_gradients(seed) for seed in range(1 + aux_count)]
+    _, state = update(good[0], tx.init(PARAMS), PARAMS, aux=tuple(good[1:]))
+    for place in range(1 + aux_count):
+        broken = [dict(tree) for tree in good]
+        broken[place]["w1"] = broken[place]["w1"].at[1].set(bad)
+        updates, after = update(broken[0], state, PARAMS, aux=tuple(broken[1:]))
+        assert not flat(updates).any()
+        assert int(after[0].steps) == int(state[0].steps) + 1
+        for name in ("averages", "mass", "memory"):
+            jax.tree.map(assert_array_equal, getattr(after[0], name), getattr(state[0], name))
+        jax.tree.map(assert_array_equal, after[1].inner_state, state[1].inner_state)
+        updates, after = update(good[0], after, PARAMS, aux=tuple(good[1:]))
+        assert flat(updates).all()
+
+
+def test_overflowing_inner_products_are_unsound():
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    direction, state = tx.update(jnp.full(3, 1e25), tx.init(jnp.zeros(3)), aux=jnp.ones(3))
+    assert np.isnan(direction).all()
+    assert not flat(state.averages).any()
+
+
+def test_complex_gradients_count_as_pairs_of_real_ones():
+    rng = np.random.default_rng(0)
+    main, aux = rng.normal(size=(2, 3, 2)).astype(np.float32)
+    tx, step = gsj.surgery(gs.bloop(lam=0.5, rho=None)), gs.Reference(gs.bloop(lam=0.5, rho=None))
+    as_complex = [jnp.asarray(pair[:, 0] + 1j * pair[:, 1]) for pair in (main, aux)]
+    direction, _ = tx.update(as_complex[0], tx.init(as_complex[0]), aux=as_complex[1])
+    expected = step(main.ravel(), aux.ravel()).reshape(3, 2)
+    assert_allclose(direction, expected[:, 0] + 1j * expected[:, 1], rtol=1e-5)
+
+
+def test_leaves_of_several_types_keep_them():
+    main = {"half": jnp.ones(2, jnp.float16), "full": jnp.ones(2, jnp.float32)}
+    aux = {"half": jnp.full(2, -1.0, jnp.float32), "full": jnp.array([1.0, 3.0], jnp.bfloat16)}
+    tx = gsj.surgery(gs.bloop(lam=0.5, rho=None))
+    direction, _ = tx.update(main, tx.init(main), aux=aux)
+    assert jax.tree.map(lambda leaf: str(leaf.dtype), direction) == {"half": "float16", "full": "float32"}
+    expected = gs.Reference(gs.bloop(lam=0.5, rho=None))(np.ones(4), [1.0, 3.0, -1.0, -1.0])
+    assert_allclose(flat(direction), expected, rtol=1e-3)
+
+
+def test_diagnostics_are_those_of_the_last_step():
+    tx = optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.5), measure=True), optax.sgd(0.1))
+    state = tx.init(jnp.zeros(2))
+    for main, aux in [([2.0, 0.0], [1.0, 1.0]), ([3.0, 4.0], [-5.0, 0.0])]:
+        _, state = jax.jit(tx.update)(jnp.array(main), state, aux=jnp.array(aux))
+    found = {name: float(value) for name, value in gsj.diagnostics(state).items()}
+    expected = {"cos_main_aux": -0.6, "cos_main_average": 0.6, "removed": 1.0, "conflict": 1.0, "sound": 1.0}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_diagnostics_cost_no_inner_product_unless_switched_on():
+    def reductions(**options):
+        tx = gsj.surgery(gs.bloop(lam=0.1), **options)
+        main = jnp.ones(5)
+        return str(jax.make_jaxpr(tx.update)(main, tx.init(main), aux=main)).count("reduce_sum")
+
+    assert (reductions(), reductions(measure=True)) == (3, 6)
+
+
+def test_diagnostics_need_one_surgery_in_the_state():
+    with pytest.raises(ValueError, match="one surgery in it, but found 0"):
+        gsj.diagnostics(optax.adam(0.1).init(PARAMS))
+
+
+def test_surgery_takes_a_method():
+    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\), but got 0.1"):
+        gsj.surgery(0.1)
+
+
+BAD_AUX = {
+    "missing": (None, TypeError, "aux is missing"),
+    "structure": ({"a": jnp.ones(2)}, ValueError, "aux has the tree structure of main's gradients"),
+    "shape": ({"a": jnp.ones(2), "b": jnp.ones(4)}, ValueError, r"aux\['b'\] has the shape .*\(3,\), but got \(4,\)"),
+    "empty": ((), ValueError, "but it is empty"),
+    "integers": ({"a": jnp.ones(2), "b": jnp.ones(3, int)}, TypeError, r"aux\['b'\] is of type int32"),
+    "second": (({"a": jnp.ones(2), "b": jnp.ones(3)}, 1.0), ValueError, r"aux\[1\] has the tree structure"),
+    "too many": (({"a": jnp.ones(2), "b": jnp.ones(3)},) * 2, ValueError, "takes 1 auxiliary gradient, but got 2"),
+}
+
+
+@pytest.mark.parametrize(("aux", "error", "sentence"), BAD_AUX.values(), ids=BAD_AUX)
+def test_bad_auxiliary_gradients_get_one_sentence_at_trace_time(aux, error, sentence):
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    main = {"a": jnp.ones(2), "b": jnp.ones(3)}
+    state = tx.init(main)
+    with pytest.raises(error, match=sentence) as raised:
+        jax.eval_shape(lambda main, state: tx.update(main, state, aux=aux), main, state)
+    assert "\n" not in str(raised.value)
+
+
+def test_main_gradients_of_integers_are_refused():
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    with pytest.raises(TypeError, match="but main is of type int32"):
+        tx.update(jnp.ones(3, int), tx.init(jnp.ones(3)), aux=jnp.ones(3))

@@ -1,0 +1,111 @@
+"""``gradsurgery.jax`` and ``Reference``, side by side for 100 steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from tests.jax_front.trees import NESTED, flat, grown, size
+from tests.methods.catalogue import ALL
+
+every_method = pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+
+
+def history(aux_count, length, steps=100, seed=0):
+    return np.random.default_rng(seed).normal(size=(steps, 1 + aux_count, length)) + 0.3
+
+
+def run_jax(method, gradients, like, dtype):
+    """All directions and averages of a run, as arrays (step, element) in float64; the run is one scan."""
+    tx = gsj.surgery(method)
+    stacked = tuple(grown(like, gradients[:, k], dtype) for k in range(gradients.shape[1]))
+
+    def step(state, now):
+        direction, state = tx.update(now[0], state, aux=now[1:])
+        return state, (direction, state.averages)
+
+    state, (directions, averages) = jax.jit(lambda state, xs: jax.lax.scan(step, state, xs))(
+        tx.init(jax.tree.map(lambda leaf: leaf[0], stacked[0])), stacked
+    )
+    assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(directions))
+    assert int(state.steps) == len(gradients)
+    return flat(directions, axes=1), [flat(average, axes=1) for average in averages], averages
+
+
+def run_reference(method, gradients):
+    step = gs.Reference(method)
+    found = [(step(*now), step.state.averages) for now in gradients]
+    return np.array([direction for direction, _ in found]), [
+        np.array(one) for one in zip(*(averages for _, averages in found), strict=True)
+    ]
+
+
+def off(found, expected):
+    """The largest relative error over the steps, in norm."""
+    return np.max(np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1))
+
+
+@every_method
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-12), (jnp.float32, 1e-5)], ids=["f64", "f32"])
+def test_agree_for_100_steps(method, aux_count, dtype, tolerance):
+    with jax.enable_x64(dtype == jnp.float64):
+        gradients = np.asarray(history(aux_count, size(NESTED)), dtype).astype(np.float64)
+        directions, averages, _ = run_jax(method, gradients, NESTED, dtype)
+    expected_directions, expected_averages = run_reference(method, gradients)
+    assert off(directions, expected_directions) < tolerance
+    for average, expected in zip(averages, expected_averages, strict=True):
+        assert off(average, expected) < tolerance
+
+
+@every_method
+def test_gradients_far_longer_than_their_average_cost_no_digits(method, aux_count):
+    """As where main was silent for long, and its average has faded."""
+    gradients = history(aux_count, size(NESTED), steps=8).astype(np.float32).astype(np.float64)
+    gradients[:4] *= 1e-9
+    directions, _, _ = run_jax(method, gradients, NESTED, jnp.float32)
+    assert off(directions, run_reference(method, gradients)[0]) < 1e-5
+
+
+@every_method
+def test_half_gradients_keep_a_wide_average(method, aux_count):
+    gradients = np.asarray(history(aux_count, 40), jnp.bfloat16).astype(np.float64)
+    directions, averages, trees = run_jax(method, gradients, np.zeros(40), jnp.bfloat16)
+    expected_directions, expected_averages = run_reference(method, gradients)
+    assert off(directions, expected_directions) < 2**-8  # the last rounding, to 8 bits, and nothing more
+    for average, expected in zip(averages, expected_averages, strict=True):
+        assert off(average, expected) < 1e-5
+    assert {leaf.dtype for leaf in jax.tree.leaves(trees)} <= {jnp.dtype(jnp.float32)}
+
+
+@every_method
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scaling_all_gradients_scales_the_direction_in_float32(method, aux_count, scale):
+    gradients = np.asarray(history(aux_count, 11, steps=10), np.float32).astype(np.float64)
+    plain, _, _ = run_jax(method, gradients, NESTED, jnp.float32)
+    scaled, _, _ = run_jax(method, scale * gradients, NESTED, jnp.float32)
+    assert off(scaled, scale * plain) < 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@every_method
+def test_scaling_all_gradients_scales_the_direction_in_float64(method, aux_count, scale):
+    gradients = history(aux_count, 11, steps=10)
+    with jax.enable_x64(True):
+        plain, _, _ = run_jax(method, gradients, NESTED, jnp.float64)
+        scaled, _, _ = run_jax(method, scale * gradients, NESTED, jnp.float64)
+    assert off(scaled, scale * plain) < 1e-12
+
+
+@every_method
+@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, -100.0])
+def test_zero_collinear_and_opposed_gradients(method, aux_count, factor):
+    """One-element trees too: there all gradients are collinear."""
+    for line in (np.array([0.3, -0.4, 1.2, 0.1, 2.0]), np.array([0.7]), np.zeros(3)):
+        gradients = np.array([[line * factor**level for level in range(1 + aux_count)]] * 5, np.float32)
+        gradients = gradients.astype(np.float64)
+        directions, _, _ = run_jax(method, gradients, np.zeros(line.shape), jnp.float32)
+        expected, _ = run_reference(method, gradients)
+        largest = np.abs(gradients).max()
+        np.testing.assert_allclose(directions, expected, rtol=1e-4, atol=2e-3 * largest)

@@ -1,0 +1,187 @@
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import matplotlib
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from gradsurgery.lab.reports.report import write_report
+from tests.lab.reports.synthetic_runs import LAMS, METHODS, ending, run, sweep
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page: tags with their attributes, and the text of each script."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.scripts, self.text, self.inside = [], [], [], None
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.inside = tag
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, text):
+        (self.scripts if self.inside == "script" else [] if self.inside == "style" else self.text).append(text)
+
+    def find(self, tag, **attributes):
+        return [found for name, found in self.tags if name == tag and attributes.items() <= found.items()]
+
+    @property
+    def data(self):
+        return next(json.loads(script) for script in self.scripts if script.startswith('{"splits"'))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return write_report(sweep(), tmp_path_factory.mktemp("report") / "new" / "folder", "lipschitz, demo")
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report)
+
+
+def test_the_page_and_the_figures_are_there(report):
+    assert report.name == "report.html"
+    assert sorted(path.name for path in (report.parent / "figures").iterdir()) == [
+        "fronts.pdf",
+        "fronts.png",
+        "mixed-loss.pdf",
+        "mixed-loss.png",
+    ]
+
+
+@pytest.mark.parametrize("name", ["fronts", "mixed-loss"])
+def test_figures_are_fit_for_a_paper(report, name):
+    with Image.open(report.parent / "figures" / f"{name}.png") as image:
+        image.verify()
+        assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+        assert image.width == 6.75 * 200
+    pdf = (report.parent / "figures" / f"{name}.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-")
+    assert pdf.rstrip().endswith(b"%%EOF")
+    assert b"/FontFile2" in pdf  # TrueType, embedded
+    assert b"/Type3" not in pdf
+
+
+def test_the_same_runs_give_the_same_files(report, tmp_path):
+    settings = dict(matplotlib.rcParams)
+    again = write_report(sweep(), tmp_path, "lipschitz, demo")
+    for file in ("report.html", "figures/fronts.pdf", "figures/mixed-loss.png"):
+        assert (again.parent / file).read_bytes() == (report.parent / file).read_bytes()
+    assert dict(matplotlib.rcParams) == settings
+
+
+def test_the_page_loads_nothing(page):
+    for tag, attributes in page.tags:
+        assert "src" not in attributes
+        assert "srcset" not in attributes
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+        if tag == "a":
+            assert attributes["href"].startswith("figures/")
+    policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    assert "default-src 'none'" in policy
+
+
+def test_the_style_loads_nothing(report):
+    style = report.read_text("utf-8").split("<style>")[1].split("</style>")[0]
+    assert not re.search(r"url\(|@import|https?:", style)
+
+
+def test_every_method_is_in_the_controls_the_table_and_the_data(page):
+    names = ["bloop", "mixed", "dynamic_barrier", "pcgrad"]
+    assert [button["data-method"] for button in page.find("button") if "data-method" in button] == names * 2
+    assert len(page.find("th", scope="row")) >= len(METHODS)
+    assert [series["label"] for series in page.data["series"]] == names
+    assert len({series["colour"] for series in page.data["series"]}) == len(names)
+
+
+def test_the_data_hold_every_run_that_ended(page):
+    for series in page.data["series"]:
+        for split in ("train", "test"):
+            lost = series["label"] == "pcgrad"
+            assert len(series["front"][split]["runs"]["x"]) == 15 - lost
+            assert len(series["levels"][split]) == len(LAMS)
+    hover = next(series for series in page.data["series"] if series["label"] == "pcgrad")["front"]["train"]["joined"][
+        "text"
+    ]
+    assert any("λ = 10, mean of 2 of 3 seeds" in text for text in hover)
+    bloop = page.data["series"][0]["front"]["train"]["runs"]
+    assert bloop["text"][0].startswith("<b>bloop</b><br>λ = 0.001, ρ = 0.01, seed 0<br>main ")
+
+
+def test_the_header_says_what_was_run(page):
+    text = " ".join("".join(page.text).split())
+    for fact in ("Problem lipschitz", "Scale demo", "Runs 60, 1 diverged", "Seeds 3", "λ 5 from 0.001 to 10", "ρ 0.01"):
+        assert fact.replace(" ", "") in text.replace(" ", "")
+    assert "On train losses bloop has the largest hypervolume" in text
+    assert "learning_rate0.0003" in text.replace(" ", "")
+    assert "commitf392914" in text.replace(" ", "")
+
+
+def test_a_title_cannot_break_the_page(tmp_path):
+    path = write_report([run()], tmp_path, "</script><b>&\"'")
+    assert "</script>&lt;" not in path.read_text("utf-8").split("</title>")[0]
+    assert "&lt;/script&gt;&lt;b&gt;&amp;" in path.read_text("utf-8")
+
+
+def test_a_name_cannot_break_the_script(tmp_path):
+    record = run()
+    path = write_report([replace(record, spec=replace(record.spec, method="</script>"))], tmp_path, "strange")
+    assert Page(path).data["series"][0]["label"] == "</script>"
+
+
+def test_long_trajectories_are_thinned_and_keep_their_end(tmp_path):
+    record = run(steps=2000)
+    layer = Page(write_report([record], tmp_path, "long")).data["series"][0]["front"]["train"]["trajectories"]
+    assert 100 < len(layer["x"]) <= 201
+    assert layer["x"][-2:] == [pytest.approx(record.final["main_train"], rel=1e-5), None]
+
+
+FEW = {
+    "one run": ([run()], 2),
+    "no test data": (sweep(test=False), 4),
+    "negative losses": (sweep(negative=True), 4),
+    "no weight": ([run("mgda", lam=None), run("mixed", lam=0.1), run("mixed", lam=0.2)], 4),
+    "weight 0": ([run(lam=lam) for lam in (0.0, 0.1)], 4),
+    "only the end is known": ([ending("mixed", lam, 1.0, 1.0) for lam in (0.1, 0.2)], 4),
+    "diverged": ([run(diverged=True)], 0),
+    "under way": ([run(status="running"), replace(run(seed=1, status="running"), metrics=())], 0),
+    "failed before its first row": ([replace(run(status="failed"), metrics=()), run(seed=1)], 2),
+    "several rho": ([run(rho=rho, lam=lam) for rho in (None, 0.01, 0.9) for lam in (0.1, 0.2)], 4),
+    "no losses": ([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))], 0),
+    "all alike": ([ending("mixed", 0.1, 0.0, 0.0), ending("bloop", 0.1, 0.0, 0.0)], 2),
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_few_runs_or_strange_ones_make_a_report_too(tmp_path, case):
+    records, figures = FEW[case]
+    path = write_report(records, tmp_path, "few")
+    assert len(list((tmp_path / "figures").iterdir())) == figures
+    assert len(Page(path).data["series"]) == len({(record.spec.method, record.spec.rho) for record in records})
+
+
+def test_runs_that_differ_in_their_settings_are_marked(tmp_path):
+    text = write_report([run(), run(steps=30, seed=1)], tmp_path, "mixed up").read_text("utf-8")
+    assert "These runs also differ in steps" in text
+    assert "<code>1000, 1500</code>" in text
+
+
+def test_figures_of_the_problems_own_are_in_the_page(tmp_path):
+    path = write_report([run()], tmp_path, "own", draw=lambda records: {f"own-{len(records)}": Figure()})
+    assert (tmp_path / "figures" / "own-1.pdf").exists()
+    assert [image["src"][:22] for image in Page(path).find("img", alt="own-1")] == ["data:image/png;base64,"]
+
+
+def test_a_report_on_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="at least one run"):
+        write_report([], tmp_path, "nothing")

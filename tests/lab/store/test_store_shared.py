@@ -1,0 +1,163 @@
+"""A store that processes and threads share, and that some of them are killed at."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gradsurgery.lab.store.store import Store
+from tests.lab.store.stored import KEY, SPEC, filled
+
+
+@pytest.fixture
+def start():
+    """Starts processes that wait for a word, and leaves none behind."""
+    processes = []
+
+    def start(program, *arguments):
+        command = [sys.executable, "-c", HEAD + program, *map(str, arguments)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def go(process):
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def together(processes):
+    """What they print who start on one word."""
+    for process in processes:
+        go(process)
+    printed = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes)
+    return printed
+
+
+HEAD = """
+import sys, time
+from dataclasses import replace
+from gradsurgery.lab.store.sqlite import StoreError
+from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.store.store import Store
+path, me = sys.argv[1], int(sys.argv[2])
+spec = RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=0, settings={"batch": 64})
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+WRITE = """
+for step in range(60):
+    with Store(path) as store:  # opened anew each time: the first and the last to have it open do most to the file
+        store.begin(spec, {})
+        store.log(spec.key, {"step": 2 * step + me, "main_train": step / 3, "who": me})
+"""
+
+
+def test_two_processes_that_make_and_write_a_store_at_once_lose_nothing(path, start):
+    together([start(WRITE, path, 0), start(WRITE, path, 1)])
+    with Store(path) as store:
+        rows = store.get(KEY).metrics
+    assert list(rows) == [{"step": step, "main_train": step // 2 / 3, "who": step % 2} for step in range(120)]
+
+
+TRAIN = """
+with Store(path) as store:
+    for seed in range(40):
+        run = replace(spec, seed=seed)
+        with store.claim(run.key) as mine:
+            if mine and store.begin(run, {}).status != "done":
+                print(seed, flush=True)
+                time.sleep(0.002)
+                store.finish(run.key)
+"""
+
+
+def test_two_processes_never_train_the_same_run(path, start):
+    printed = together([start(TRAIN, path, 0), start(TRAIN, path, 1)])
+    assert sorted(int(seed) for one in printed for seed in one) == list(range(40))
+    with Store(path) as store:
+        assert [record.spec.seed for record in store.select()] == list(range(40))
+
+
+def test_a_claim_is_held_once_and_free_again(store, path):
+    with Store(path) as other, store.claim(KEY) as first, store.claim(KEY) as again, other.claim(KEY) as second:
+        assert (first, again, second) == (True, False, False)
+        with other.claim("another") as third:
+            assert third
+    with other.claim(KEY) as later:
+        assert later
+
+
+def test_a_claim_ends_with_an_error(store):
+    with pytest.raises(ZeroDivisionError), store.claim(KEY):
+        raise ZeroDivisionError
+    with store.claim(KEY) as mine:
+        assert mine
+
+
+def test_threads_share_a_store(store):
+    store.begin(SPEC, {})
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda step: store.log(KEY, {"step": step, "a": 1.0, "b": 2.0}), range(100)))
+    assert list(store.get(KEY).metrics) == [{"step": step, "a": 1.0, "b": 2.0} for step in range(100)]
+
+
+LOG = """
+with Store(path) as store, store.claim(spec.key) as mine:
+    assert mine
+    store.begin(spec, {})
+    for step in range(100_000):
+        store.log(spec.key, {"step": step} | {f"metric{number}": step / 3 for number in range(100)})
+        print(step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 20, 150])
+def test_kill_9_in_mid_logging_frees_the_claim_and_keeps_what_was_logged(path, start, rows):
+    process = start(LOG, path, 0)
+    go(process)
+    printed = [process.stdout.readline() for _ in range(rows)]
+    with Store(path) as store:
+        with store.claim(KEY) as mine:
+            assert not mine
+        process.kill()
+        printed += process.stdout.readlines()
+        process.communicate()
+        with store.claim(KEY) as mine:
+            assert mine
+            metrics = store.begin(SPEC, {}).metrics
+            assert len(metrics) - len(printed) in (0, 1)  # the last it may have had no time to print
+            for step, row in enumerate(metrics):
+                assert row == {"step": step} | {f"metric{number}": step / 3 for number in range(100)}
+            store.log(KEY, {"step": len(metrics), "main_train": 1.0})
+    with Store(path) as store:
+        assert len(store.get(KEY).metrics) == len(metrics) + 1
+
+
+def test_a_process_killed_while_it_made_the_store_is_no_obstacle(tmp_path, path):
+    half = tmp_path / "half.db"
+    db = sqlite3.connect(half, isolation_level=None)
+    db.execute("PRAGMA user_version = 0")
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("BEGIN")
+    db.execute("CREATE TABLE half (made)")
+    db.executemany("INSERT INTO half VALUES (?)", [("x" * 500,)] * 500)
+    shutil.copy(half, path)
+    shutil.copy(f"{half}-journal", f"{path}-journal")
+    db.close()
+    assert path.stat().st_size > 0
+    filled(path)
+    with Store(path) as store:
+        assert len(store.get(KEY).metrics) == 40

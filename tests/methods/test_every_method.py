@@ -1,0 +1,110 @@
+"""What holds for every method; a new one joins by being in ``METHODS``."""
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import gradsurgery as gs
+from tests.methods.catalogue import ALL, TWO_LOSSES
+
+every_method = pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+
+
+def directions(method, history):
+    step = gs.Reference(method)
+    return np.array([step(*gradients) for gradients in history])
+
+
+@every_method
+@given(seed=st.integers(0, 2**32 - 1), exponent=st.floats(-12, 12), size=st.integers(1, 8))
+def test_scaling_all_gradients_scales_the_direction(method, aux_count, seed, exponent, size):
+    history = np.random.default_rng(seed).normal(size=(4, 1 + aux_count, size))
+    plain, scaled = directions(method, history), directions(method, 10**exponent * history)
+    assert_allclose(scaled, 10**exponent * plain, rtol=1e-9, atol=1e-9 * 10**exponent * np.abs(history).max())
+
+
+@every_method
+def test_zero_gradients_give_finite_directions(method, aux_count):
+    rng = np.random.default_rng(0)
+    for present in np.ndindex(*(2,) * (1 + aux_count)):
+        history = rng.normal(size=(5, 1 + aux_count, 3)) * np.array(present)[:, None]
+        found = directions(method, history)
+        assert np.isfinite(found).all()
+        if not any(present):
+            assert not found.any()
+
+
+@every_method
+@pytest.mark.parametrize("factor", [1.0, -1.0, 1e-9, -1e9])
+def test_collinear_gradients_give_a_finite_direction_on_their_line(method, aux_count, factor):
+    line = np.array([3.0, -4.0, 12.0]) / 13
+    history = [[line * factor**level for level in range(1 + aux_count)]] * 5
+    for direction in directions(method, history):
+        assert np.isfinite(direction).all()
+        assert_allclose(direction, (direction @ line) * line, rtol=1e-9, atol=1e-9 * max(1.0, abs(factor) ** aux_count))
+
+
+@every_method
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_count, bad):
+    rng = np.random.default_rng(0)
+    for place in range(1 + aux_count):
+        gradients = rng.normal(size=(1 + aux_count, 4))
+        gradients[place, 2] = bad
+        check_unsound(method, rng.normal(size=(1 + aux_count, 4)), gradients)
+
+
+@every_method
+def test_a_step_whose_inner_products_overflow_is_unsound(method, aux_count):
+    if method.name != "mixed":  # which asks for none
+        rng = np.random.default_rng(0)
+        check_unsound(method, *rng.normal(size=(2, 1 + aux_count, 4)) * np.array([1.0, 1e200]).reshape(2, 1, 1))
+
+
+def check_unsound(method, first, second):
+    step = gs.Reference(method)
+    step(*first)
+    before = step.state
+    assert not np.isfinite(step(*second)).all()
+    assert step.state.steps == before.steps + 1
+    assert_array_equal(step.state.averages, before.averages)
+    assert (step.state.mass, step.state.memory) == (before.mass, before.memory)
+
+
+@pytest.mark.parametrize("method", TWO_LOSSES.values(), ids=TWO_LOSSES)
+def test_a_method_for_two_losses_refuses_three(method):
+    if method.aux_count is None:
+        gs.Reference(method)([1.0], [2.0], [3.0])
+    else:
+        with pytest.raises(ValueError, match=r"takes 1 auxiliary gradient, but got 2"):
+            gs.Reference(method)([1.0], [2.0], [3.0])
+
+
+@every_method
+def test_no_auxiliary_gradient_is_refused(method, aux_count):
+    with pytest.raises(ValueError, match="at least one auxiliary loss, but got none"):
+        gs.Reference(method)([1.0])
+
+
+def test_gradients_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"1-d arrays of one length, but got shapes \(2,\), \(3,\)"):
+        gs.Reference(gs.mixed(lam=1.0))([1.0, 2.0], [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", gs.METHODS)
+def test_a_method_is_a_value(name):
+    method, same = TWO_LOSSES[name], gs.METHODS[name](**vars(TWO_LOSSES[name]))
+    assert method == same
+    assert method.name == name == repr(method).partition("(")[0]
+    with pytest.raises(FrozenInstanceError):
+        method.lam = 2.0
+
+
+def test_the_order_is_that_of_table_1():
+    assert list(gs.METHODS) == [
+        "bloop", "mixed", "agem", "dynamic_barrier", "barrier", "mgda", "cosine", "gradvac", "pcgrad", "metabalance",
+    ]  # fmt: skip

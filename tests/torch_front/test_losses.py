@@ -1,0 +1,183 @@
+"""Losses of all forms, whose graph a backward pass goes through, and what it leaves alone."""
+
+import weakref
+
+import pytest
+import torch
+from torch.nn import Linear, Parameter
+from torch.utils.checkpoint import checkpoint
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+from tests.torch_front.small_model import INPUTS, aux_of, direction_of, expected_direction, main_of, shared, some_model
+
+LOSSES = {
+    "tensors of one pass": shared,
+    "tensors of two passes": lambda model: (main_of(model(INPUTS)), aux_of(model(INPUTS))),
+    "functions": lambda model: (lambda: main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
+    "a tensor and a function": lambda model: (main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
+    "one-element tensors": lambda model: tuple(loss.reshape(1) for loss in shared(model)),
+}
+
+
+@pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
+def test_losses_of_every_form_give_the_direction(losses):
+    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    surgery = gst.Surgery(model.parameters(), method)
+    values = surgery.backward(*losses(model))
+    surgery.apply()
+    torch.testing.assert_close(direction_of(model), expected_direction(model, method))
+    torch.testing.assert_close(values[0].reshape(()), main_of(model(INPUTS)).detach())
+    assert not values[1].requires_grad
+
+
+def test_a_closed_form_is_a_loss_like_any_other():
+    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    surgery = gst.Surgery(model.parameters(), method)
+    for aux in (lambda: sum(p.square().sum() for p in model.parameters()) / 2,) * 2:
+        surgery.backward(main_of(model(INPUTS)), aux)
+        surgery.apply()
+        main = torch.cat([g.reshape(-1) for g in torch.autograd.grad(main_of(model(INPUTS)), model.parameters())])
+        weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+        expected = gs.Reference(method)(main, weights)
+        torch.testing.assert_close(direction_of(model), torch.from_numpy(expected))
+
+
+def test_functions_are_called_in_turn_with_one_graph_alive():
+    model, alive, most = some_model(), weakref.WeakSet(), []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            token = torch.zeros(1)
+            alive.add(token)
+            ctx.token = token
+            most.append(len(alive))
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.1)))
+    loss = [lambda k=k: (Watched.apply(model(INPUTS)) + k).square().mean() for k in range(3)]
+    surgery.backward(*loss)
+    assert most == [1, 1, 1]
+
+
+def test_a_graph_that_no_later_loss_needs_is_freed_at_once():
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
+    main, aux = main_of(model(INPUTS)), aux_of(model(INPUTS))
+    surgery.backward(main, aux)
+    for loss in (main, aux):
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+    main, aux = shared(model)
+    surgery.apply()
+    surgery.backward(main, aux)
+    with pytest.raises(RuntimeError, match="second time"):
+        aux.backward()
+
+
+def test_only_its_parameters_are_touched():
+    model, other = some_model(), Linear(3, 3).double()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
+    output = other(model(INPUTS))
+    surgery.backward(main_of(output), aux_of(output))
+    surgery.apply()
+    assert all(parameter.grad is None for parameter in other.parameters())
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_loss_that_is_a_parameter_of_another_leaves_it_alone():
+    ours, theirs = Parameter(torch.ones(2)), Parameter(torch.ones(()))
+    with pytest.raises(RuntimeError, match="reaches none of the parameters"):
+        gst.Surgery([ours], gs.mixed(lam=1.0)).backward(theirs, ours.sum())
+    assert theirs.grad is None
+
+
+W = Parameter(torch.ones(3))
+BAD_LOSSES = {
+    "not a scalar": (lambda: (W * 2, W.sum()), ValueError, r"the main loss is a scalar, but got .* shape \(3,\)"),
+    "aux not a scalar": (lambda: (W.sum(), W * 2), ValueError, r"the aux loss is a scalar"),
+    "no graph": (lambda: (W.sum(), torch.tensor(1.0)), ValueError, "the aux loss has no graph"),
+    "a float": (lambda: (W.sum(), 1.0), TypeError, r"the aux loss is a scalar tensor or a function .*, but got 1.0"),
+    "a function of nothing": (
+        lambda: (W.sum(), lambda: None),
+        TypeError,
+        "function of the aux loss returns .* got None",
+    ),
+    "other parameters": (lambda: (W.sum(), Parameter(torch.ones(1)).sum()), RuntimeError, "reaches none of the param"),
+    "three losses": (lambda: (W.sum(), W.sum(), W.sum()), ValueError, "takes 1 auxiliary gradient, but got 2"),
+    "one loss": (lambda: (W.sum(),), ValueError, "at least one auxiliary loss, but got none"),
+}
+
+
+@pytest.mark.parametrize(("losses", "error", "sentence"), BAD_LOSSES.values(), ids=BAD_LOSSES)
+def test_bad_losses_get_one_sentence_and_leave_nothing_behind(losses, error, sentence):
+    surgery = gst.Surgery([W], gs.bloop(lam=0.5))
+    with pytest.raises(error, match=sentence) as raised:
+        surgery.backward(*losses())
+    assert "\n" not in str(raised.value)
+    assert W.grad is None
+    with pytest.raises(RuntimeError, match="apply needs gradients"):
+        surgery.apply()
+
+
+def test_functions_that_share_a_graph_are_told_what_to_do():
+    surgery = gst.Surgery([W], gs.bloop(lam=0.5))
+    hidden = W.exp()
+    with pytest.raises(RuntimeError, match=r"two losses go through one graph.*as tensors"):
+        surgery.backward(lambda: hidden.sum(), lambda: hidden.square().sum())
+
+
+def test_sparse_gradients_are_refused():
+    table = torch.nn.Embedding(5, 2, sparse=True)
+    surgery = gst.Surgery(table.parameters(), gs.bloop(lam=0.5))
+    with pytest.raises(TypeError, match=r"the main loss gives a sparse gradient.*sparse=False"):
+        surgery.backward(table(torch.tensor([1])).sum(), table(torch.tensor([2])).sum())
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing_changes_nothing(reentrant):
+    """The reentrant kind hides parameters from a backward pass to chosen inputs."""
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
+
+    def output():
+        inputs = INPUTS.clone().requires_grad_()
+        return checkpoint(model, inputs, use_reentrant=reentrant)
+
+    surgery.backward(lambda: main_of(output()), lambda: aux_of(output()))
+    surgery.apply()
+    torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
+
+
+@pytest.mark.parametrize("as_functions", [True, False], ids=["functions", "tensors"])
+@pytest.mark.parametrize("begins", [0, 2])
+def test_reentrant_checkpoints_may_come_and_go(begins, as_functions):
+    model = some_model()
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
+    for step in range(4):
+
+        def output(checkpointed=step == begins):
+            inputs = INPUTS.clone().requires_grad_()
+            return checkpoint(model, inputs, use_reentrant=True) if checkpointed else model(inputs)
+
+        model.zero_grad()
+        losses = (lambda: main_of(output())), (lambda: aux_of(output()))
+        surgery.backward(*(losses if as_functions else [loss() for loss in losses]))
+        surgery.apply()
+        torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
+
+
+def test_parameters_of_others_get_no_gradients_when_they_join_later():
+    ours, other = (Parameter(torch.ones(2)) for _ in range(2))
+    other.requires_grad_(False)
+    surgery = gst.Surgery([ours], gs.mixed(lam=1.0))
+    for _ in range(2):
+        surgery.backward(lambda: (ours * other).sum(), lambda: (ours + other).sum())
+        surgery.apply()
+        other.requires_grad_()  # the graph has as many nodes as before
+    assert other.grad is None
