@@ -1,15 +1,21 @@
 .DEFAULT_GOAL := test
 bin := .venv/bin
+parallel := --numprocesses auto --maxprocesses 4 --dist loadfile
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup test pareto bench
+.PHONY: setup check test quick pareto bench
 setup: .venv/dev
 
-test: setup
+check: setup
 	$(bin)/ruff format --check
 	$(bin)/ruff check
 	$(bin)/mypy
-	$(bin)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+test: check
+	$(bin)/pytest $(parallel)
+
+quick: check
+	$(bin)/pytest $(parallel) -m "not slow"
 
 pareto: .venv/lab
 	$(bin)/gradsurgery sweep lipschitz
