@@ -38,7 +38,7 @@ def measure(plan: Plan) -> list[Measure]:
         batches=lambda seed, epoch: shuffled(examples, batch, seed, epoch),
         optimiser=lambda lam: optax.adam(3e-4),
         evaluate=lambda params, extra, data: {"weights": sum(jnp.sum(leaf) for leaf in jax.tree.leaves(params))},
-        calls=10,
+        chunks=10,
         steps=steps,
     )
     run = specs(lipschitz.problem, "laptop", methods=["bloop"], lams=[0.1], seeds=[0])[0]

@@ -23,7 +23,7 @@ from gradsurgery.lab.store.sqlite import StoreError
 from gradsurgery.lab.store.store import Store
 from gradsurgery.lab.sweeps.progress import Watch
 from gradsurgery.lab.sweeps.workers import sweep_together, useful_workers
-from gradsurgery.lab.train.multihost import join, leads
+from gradsurgery.lab.train.multihost import is_leader, join
 
 _EXAMPLES = """examples:
   gradsurgery list                                             what there is to train
@@ -215,7 +215,7 @@ def _trained(options: argparse.Namespace, console: Console, runs: list[RunSpec])
         if options.workers:
             raise UserError("processes that train together share every run, so --process takes no --workers")
         join(options.process)
-    if not leads():
+    if not is_leader():
         with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
             train(store, watcher=Watch(Console(quiet=True)), workers=1)
         return []

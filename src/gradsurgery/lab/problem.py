@@ -19,7 +19,7 @@ COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class Outcome:
     """What a run ends with, besides its last row."""
 
     metrics: Metrics = field(default_factory=dict)
@@ -31,23 +31,23 @@ class Conclusion:
 class Task(ABC):
     """A problem made ready for its runs: data loaded, functions compiled once for all weights and seeds.
 
-    A run is a state that advances by calls, of many steps each; between calls it can be saved and taken up again.
+    A run is a state that advances by chunks, of many steps each; between chunks it can be saved and taken up again.
     """
 
-    calls: int
-    """How many calls make a run."""
+    chunks: int
+    """How many chunks make a run."""
 
     @abstractmethod
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
-        """The state before the first call, a pytree of arrays, and what to record of it."""
+        """The state before the first chunk, a pytree of arrays, and what to record of it."""
 
     @abstractmethod
-    def advance(self, run: RunSpec, state: Any, call: int) -> tuple[Any, list[Metrics]]:
-        """The state after this call, and the rows recorded along its way."""
+    def advance(self, run: RunSpec, state: Any, chunk: int) -> tuple[Any, list[Metrics]]:
+        """The state after this chunk, and the rows recorded along its way."""
 
-    def conclude(self, state: Any) -> Conclusion:
+    def final_metrics(self, state: Any) -> Outcome:
         """What is only worth its time at the end of a run."""
-        return Conclusion()
+        return Outcome()
 
 
 @dataclass(frozen=True)

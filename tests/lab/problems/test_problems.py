@@ -23,8 +23,8 @@ def trained(name, method, lam, rho=None, seed=0, **settings):
     )
     task = one.build(run.settings, None)
     state, rows = task.start(run)
-    for call in range(task.calls):
-        state, more = task.advance(run, state, call)
+    for chunk in range(task.chunks):
+        state, more = task.advance(run, state, chunk)
         rows = [*rows, *more]
     return rows
 
@@ -57,8 +57,8 @@ def test_the_norms_of_the_power_iteration_stay_within_1e_4_of_the_svd():
         (run,) = specs(one, "demo", methods=[method], lams=[lam], rhos=[0.1], seeds=[0])
         task = one.build(run.settings, None)
         state, _ = task.start(run)
-        for call in range(task.calls):
-            state, _ = task.advance(run, state, call)
+        for chunk in range(task.chunks):
+            state, _ = task.advance(run, state, chunk)
             for layer, block in zip(state.params, state.extra, strict=True):
                 exact = np.linalg.svd(np.asarray(layer["weight"]), compute_uv=False)[0]
                 assert float(spectral_norm(layer["weight"], block)[0]) == pytest.approx(exact, rel=1e-4)
@@ -94,8 +94,8 @@ def test_one_compilation_serves_all_weights_averages_and_seeds():
     task = one.build(runs[0].settings, None)
     for run in runs:
         state, _ = task.start(run)
-        for call in range(2):
-            state, _ = task.advance(run, state, call)
+        for chunk in range(2):
+            state, _ = task.advance(run, state, chunk)
     assert task._begin._cache_size() == task._advance._cache_size() == 1
 
 

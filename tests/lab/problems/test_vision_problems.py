@@ -29,10 +29,10 @@ def one_run(name, scale="demo", lam=0.3, **settings):
     return run
 
 
-def rows_of(task, run, calls):
+def rows_of(task, run, chunks):
     state, rows = task.start(run)
-    for call in range(calls):
-        state, more = task.advance(run, state, call)
+    for chunk in range(chunks):
+        state, more = task.advance(run, state, chunk)
         rows += more
     return state, rows
 
@@ -64,7 +64,7 @@ def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_
 def test_the_demo_of_cifar10mnist_learns_both_labels():
     run = one_run("cifar10mnist", lam=10.0, rows_per_epoch="1")
     task = problem("cifar10mnist").build(run.settings, None)
-    _, rows = rows_of(task, run, task.calls)
+    _, rows = rows_of(task, run, task.chunks)
     assert rows[-1]["main_train"] < 0.8 * rows[0]["main_train"]
     assert rows[-1]["accuracy_aux_train"] > 0.8
 
@@ -153,7 +153,7 @@ def test_the_configuration_of_the_paper_takes_steps_on_a_folder_like_imagenet(
     monkeypatch.setattr(jax, "devices", lambda: first)
     run = one_run(name, "paper", lam=1e-4, batch="4", evaluated="4", **changed)
     task = problem(name).build(run.settings, imagenet)
-    assert (task.calls, task.steps) == (100, 3)
+    assert (task.chunks, task.steps) == (100, 3)
     task.steps = 2
     state, rows = rows_of(task, run, 1)
     assert count in (None, sum(leaf.size for leaf in jax.tree.leaves(state.params)))

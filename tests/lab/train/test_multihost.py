@@ -10,7 +10,7 @@ import pytest
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.store.store import Store
-from gradsurgery.lab.train.multihost import agreed, join, leads
+from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader, join
 
 VISION = ["train_images=128", "epochs=8", "rows_per_epoch=1", "evaluated=64", "blocks=1", "width=4"]
 TEXT = ["steps=6", "rows=3", "evaluated=2"]
@@ -81,8 +81,8 @@ def test_two_processes_train_as_one(name, settings, tmp_path):
 
 
 def test_one_process_leads_and_agrees_with_itself():
-    assert leads()
-    assert agreed(True, False) == (True, False)
+    assert is_leader()
+    assert broadcast_from_leader(True, False) == (True, False)
 
 
 @pytest.mark.parametrize("which", ["0", "2/2@host:1", "0/2", "0/2@host", "x/2@host:1"])

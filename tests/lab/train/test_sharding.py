@@ -20,8 +20,8 @@ def trained(monkeypatch, name, method, devices, settings):
     (run,) = specs(one, "demo", methods=[method], lams=[0.3], rhos=[0.1], seeds=[0], settings=settings)
     task = one.build(run.settings, None)
     state, rows = task.start(run)
-    for call in range(task.calls):
-        state, more = task.advance(run, state, call)
+    for chunk in range(task.chunks):
+        state, more = task.advance(run, state, chunk)
         rows += more
     return state, rows
 

@@ -52,7 +52,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
     pixels = pictures[0].pixels.shape[1]
     backgrounds = InMemory(*pictures, size=pixels, margin=int(settings["margin"]))
     net = network(settings, pixels, {"main": backgrounds.classes, "aux": laid[0].classes})
-    calls, steps = epochs(settings, len(backgrounds))
+    chunks, steps = epochs(settings, len(backgrounds))
     parts = Parts(settings)
 
     def images(data: Tree, batch: Tree) -> jax.Array:
@@ -85,8 +85,8 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         batches=batches,
         looked_at=lambda held_out: backgrounds.looked_at(held_out, *parts.evaluated),
         measure=measure,
-        optimiser=descent(settings, calls * steps, slowed=True),
-        calls=calls,
+        optimiser=descent(settings, chunks * steps, slowed=True),
+        chunks=chunks,
         steps=steps,
     )
 

@@ -63,7 +63,7 @@ def measured(role: str, logits: jax.Array, labels: jax.Array) -> dict[str, jax.A
 
 
 def epochs(settings: Mapping[str, Setting], images: int) -> tuple[int, int]:
-    """The calls of a run and the steps in each: ``rows_per_epoch`` calls in each of the ``epochs``."""
+    """The chunks of a run and the steps in each: ``rows_per_epoch`` chunks in each of the ``epochs``."""
     batch, rows = int(settings["batch"]), int(settings["rows_per_epoch"])
     if images < batch * rows:
         raise UserError(f"an epoch has {rows} rows of at least one batch of {batch}, but there are {images} images")

@@ -30,7 +30,7 @@ NEAR = 0.01
 
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task: full-batch gradient descent; ``extra`` counts the steps, and remembers when the solution was near."""
-    rate, steps, calls = float(settings["learning_rate"]), int(settings["steps"]), 10
+    rate, steps, chunks = float(settings["learning_rate"]), int(settings["steps"]), 10
 
     def main(params: jax.Array, extra: dict[str, jax.Array], data: Any, batch: Any) -> tuple[jax.Array, Any]:
         arrived = (extra["iterations"] < 0) & (jnp.linalg.norm(jax.lax.stop_gradient(params)) <= NEAR)
@@ -50,12 +50,12 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         init=lambda key: (jnp.array(START), {"step": jnp.zeros((), int), "iterations": -jnp.ones((), int)}),
         losses=(main, aux),
         data=(),
-        batches=lambda seed, call: np.zeros(steps // calls),
+        batches=lambda seed, chunk: np.zeros(steps // chunks),
         optimiser=lambda lam: optax.sgd(rate),
         evaluate=evaluate,
-        calls=calls,
-        steps=steps // calls,
-        rows=min(steps // calls, 50),
+        chunks=chunks,
+        steps=steps // chunks,
+        rows=min(steps // chunks, 50),
     )
 
 

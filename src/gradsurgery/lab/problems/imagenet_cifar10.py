@@ -41,7 +41,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
     """The task at given settings."""
     found = {role: source(settings, role, data_dir) for role in ROLES}
     net = network(settings, int(settings["pixels"]), {role: one.classes for role, one in found.items()})
-    calls, steps = epochs(settings, len(found["main"]))
+    chunks, steps = epochs(settings, len(found["main"]))
     parts = Parts(settings)
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
@@ -82,8 +82,8 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         batches=batches,
         looked_at=looked_at,
         measure=measure,
-        optimiser=descent(settings, calls * steps, slowed=True),
-        calls=calls,
+        optimiser=descent(settings, chunks * steps, slowed=True),
+        chunks=chunks,
         steps=steps,
     )
 

@@ -88,12 +88,12 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
     def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
         return mean_losses(lambda batch: next_byte(network(params, extra), batch), data, lambda batch: batch.size)
 
-    calls, steps = parts(settings)
+    chunks, steps = parts(settings)
 
-    def batches(seed: int, call: int) -> dict[str, Bytes]:
+    def batches(seed: int, chunk: int) -> dict[str, Bytes]:
         count = steps * batch
         return {
-            role: train[role][drawn(len(train[role]), count, (seed, number), call * count).reshape(steps, batch)]
+            role: train[role][drawn(len(train[role]), count, (seed, number), chunk * count).reshape(steps, batch)]
             for number, role in enumerate(ROLES)
         }
 
@@ -105,7 +105,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         batches=batches,
         optimiser=lambda lam: optax.adam(float(settings["learning_rate"])),
         evaluate=evaluate,
-        calls=calls,
+        chunks=chunks,
         steps=steps,
         sharded=bool(settings["sharded"]),
     )

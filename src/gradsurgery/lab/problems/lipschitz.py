@@ -109,7 +109,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         batches=lambda seed, epoch: shuffled(examples, batch, seed, epoch)[:steps],
         optimiser=lambda lam: optax.adam(schedule),
         evaluate=evaluate,
-        calls=epochs,
+        chunks=epochs,
         steps=steps,
         rows=rows,
     )

@@ -23,9 +23,9 @@ SIGMAS = tuple(float(10**exponent) for exponent in np.arange(-2, 2.01, 0.25))
 
 
 class Noise(Task):
-    """Not a training run: each call is one sigma, its row the distances of the expected direction to its two limits."""
+    """Not a training run: each chunk measures, at one sigma, how far the expected direction is from both limits."""
 
-    calls = len(SIGMAS)
+    chunks = len(SIGMAS)
 
     def __init__(self, dimension: int, samples: int) -> None:
         self._dimension = dimension
@@ -36,15 +36,15 @@ class Noise(Task):
         main, aux = jax.random.normal(jax.random.key(run.seed), (2, self._dimension))
         return {"main": main, "aux": aux}, []
 
-    def advance(self, run: RunSpec, state: Any, call: int) -> tuple[Any, list[Metrics]]:
+    def advance(self, run: RunSpec, state: Any, chunk: int) -> tuple[Any, list[Metrics]]:
         """The expectation at one sigma."""
         main, aux = state["main"], state["aux"]
-        key = jax.random.fold_in(jax.random.key(run.seed), 1 + call)
-        mean = self._mean(key, main, aux, SIGMAS[call])
+        key = jax.random.fold_in(jax.random.key(run.seed), 1 + chunk)
+        mean = self._mean(key, main, aux, SIGMAS[chunk])
         bloop, mixed = main + reject(aux, main), main + (1 - 1 / self._dimension) * aux
         row = {
-            "step": call + 1,
-            "sigma": SIGMAS[call],
+            "step": chunk + 1,
+            "sigma": SIGMAS[chunk],
             "to_bloop": float(jnp.linalg.norm(mean - bloop)),
             "to_mixed": float(jnp.linalg.norm(mean - mixed)),
         }

@@ -31,7 +31,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.models.functional import Functional
 from gradsurgery.lab.models.transformer import Shape
 from gradsurgery.lab.models.translator import Translator, translated
-from gradsurgery.lab.problem import COMPARED, Conclusion, Problem, Scale
+from gradsurgery.lab.problem import COMPARED, Outcome, Problem, Scale
 from gradsurgery.lab.problems.bleu import Judge
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.train.buckets import bucketed
@@ -117,30 +117,30 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         words, lambda params, extra, source: translated(network(params, extra), source), str(settings["bleu"]), length
     )
 
-    def conclude(params: Tree, extra: Tree) -> Conclusion:
+    def final_metrics(params: Tree, extra: Tree) -> Outcome:
         found = {
             role: judge(params, extra, corpus, count=int(settings["translated"]), batch=batch)
             for role, corpus in test.items()
         }
-        return Conclusion(
+        return Outcome(
             {f"bleu_{role}": score for role, (score, _) in found.items()},
             tuple(sample for _, samples in found.values() for sample in samples[:SHOWN]),
         )
 
-    calls, steps = parts(settings)
+    chunks, steps = parts(settings)
     return LoopTraining(
         init=network.init,
         losses=[loss(role) for role in ROLES],
         data=looked_at,
         data_axis=1,
-        batches=lambda seed, call: {
-            role: seen[role].batches(steps, (seed, number), call * steps) for number, role in enumerate(ROLES)
+        batches=lambda seed, chunk: {
+            role: seen[role].batches(steps, (seed, number), chunk * steps) for number, role in enumerate(ROLES)
         },
         optimiser=lambda lam: optax.adam(float(settings["learning_rate"])),
         evaluate=evaluate,
-        calls=calls,
+        chunks=chunks,
         steps=steps,
-        conclude=conclude if settings["translated"] else None,
+        final_metrics=final_metrics if settings["translated"] else None,
         sharded=bool(settings["sharded"]),
     )
 

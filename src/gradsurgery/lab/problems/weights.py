@@ -43,7 +43,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
     """The task at given settings."""
     found = source(settings, "main", data_dir)
     net = network(settings, int(settings["pixels"]), {"main": found.classes})
-    calls, steps = epochs(settings, len(found))
+    chunks, steps = epochs(settings, len(found))
     parts = Parts(settings)
 
     def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
@@ -67,8 +67,8 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         batches=batches,
         looked_at=lambda held_out: found.looked_at(held_out, *parts.evaluated),
         measure=measure,
-        optimiser=descent(settings, calls * steps, slowed=False),
-        calls=calls,
+        optimiser=descent(settings, chunks * steps, slowed=False),
+        chunks=chunks,
         steps=steps,
     )
 

@@ -19,7 +19,7 @@ from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.sqlite import StoreError
 from gradsurgery.lab.store.store import Store
 from gradsurgery.lab.train.checkpoint import Checkpoint
-from gradsurgery.lab.train.multihost import agreed
+from gradsurgery.lab.train.multihost import broadcast_from_leader
 
 
 class Watcher(Protocol):
@@ -66,7 +66,7 @@ def sweep(
         for run in waiting:
             with store.claim(run.key) as mine:
                 record = store.get(run.key)
-                done, mine = agreed(record is not None and record.status == "done", mine)
+                done, mine = broadcast_from_leader(record is not None and record.status == "done", mine)
                 if done:
                     watcher.done(run, record.final if record else {}, trained=False)
                     continue
@@ -96,23 +96,23 @@ def train(
     store.begin(run, about())
     checkpoint = Checkpoint(folder / "checkpoints" / run.key)
     state, rows = task.start(run)
-    calls, state = checkpoint.restore(state) or (0, state)
+    chunks, state = checkpoint.restore(state) or (0, state)
     try:
         while True:
             for row in rows:
                 store.log(run.key, row)
             if rows:
-                watcher.training(run, calls / task.calls, rows[-1])
-            if calls == task.calls:
+                watcher.training(run, chunks / task.chunks, rows[-1])
+            if chunks == task.chunks:
                 break
-            (due,) = agreed(clock() - saved >= checkpoint_every)
+            (due,) = broadcast_from_leader(clock() - saved >= checkpoint_every)
             if due:
                 store.secure()  # a power cut must not leave a checkpoint that is ahead of its rows
-                checkpoint.save(calls, state)
+                checkpoint.save(chunks, state)
                 saved = clock()
-            state, rows = task.advance(run, state, calls)
-            calls += 1
-        end = task.conclude(state)
+            state, rows = task.advance(run, state, chunks)
+            chunks += 1
+        end = task.final_metrics(state)
         final = {**rows[-1], **end.metrics}
         store.log(run.key, final)
     except Exception as error:

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.train.multihost import agreed_number, leads
+from gradsurgery.lab.train.multihost import broadcast_number, is_leader
 
 State = Any
 _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """The last saved state of one run, with the number of calls that led to it.
+    """The last saved state of one run, with the number of chunks that led to it.
 
     Orbax writes beside what is there and renames at the end: whenever a process is killed, a whole checkpoint is left.
 
@@ -26,13 +26,13 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
 
-    def save(self, calls: int, state: State) -> None:
-        """Write the state after so many calls, then drop older ones."""
+    def save(self, chunks: int, state: State) -> None:
+        """Write the state after so many chunks, then drop older ones."""
         import orbax.checkpoint as ocp  # slow to import, and short runs need none
 
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(self._folder / str(calls), state, force=True)
-        if leads():
+            checkpointer.save(self._folder / str(chunks), state, force=True)
+        if is_leader():
             for older in self._saved()[:-1]:
                 shutil.rmtree(self._folder / str(older), ignore_errors=True)
 
@@ -42,29 +42,29 @@ class Checkpoint:
         Args:
             like: a state of the same structure, on the devices where this one shall be.
         """
-        while (calls := agreed_number(max(self._saved(), default=-1))) >= 0:
+        while (chunks := broadcast_number(max(self._saved(), default=-1))) >= 0:
             import orbax.checkpoint as ocp
 
-            if calls not in self._saved():
+            if chunks not in self._saved():
                 raise UserError(f"processes that train together all see --folder, but this one has no {self._folder}")
             shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
-                    return calls, checkpointer.restore(self._folder / str(calls), shapes)
+                    return chunks, checkpointer.restore(self._folder / str(chunks), shapes)
             except Exception as error:  # whatever is wrong with it, the run can be told again from the start
-                if leads():
-                    self._put_aside(calls, error)
+                if is_leader():
+                    self._put_aside(chunks, error)
         return None
 
-    def _put_aside(self, calls: int, error: Exception) -> None:
-        aside = self._folder / f"{calls}.unreadable"
+    def _put_aside(self, chunks: int, error: Exception) -> None:
+        aside = self._folder / f"{chunks}.unreadable"
         shutil.rmtree(aside, ignore_errors=True)
-        (self._folder / str(calls)).rename(aside)
+        (self._folder / str(chunks)).rename(aside)
         _LOG.warning("a checkpoint could not be read and was put aside as %s: %s", aside, error)
 
     def clear(self) -> None:
         """Remove what is saved."""
-        if leads():
+        if is_leader():
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _saved(self) -> list[int]:

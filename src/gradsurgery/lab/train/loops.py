@@ -1,4 +1,4 @@
-"""Training with many steps in a call into XLA: the quickest way where batches are small."""
+"""Training with many steps in one call into XLA: the quickest way where batches are small."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,19 +8,19 @@ import numpy as np
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import Metrics, RunSpec, Setting
-from gradsurgery.lab.train.prefetch import Ahead
-from gradsurgery.lab.train.training import Training, TrainingState, Tree, chance, diagnostics, row
+from gradsurgery.lab.train.prefetch import Prefetcher
+from gradsurgery.lab.train.training import Training, TrainingState, Tree, diagnostics, row, seed_key
 
 
 class LoopTraining(Training):
-    """Training whose calls are loops within XLA, evaluation included.
+    """Training whose chunks are loops within XLA, evaluation included.
 
     Not for convolutions: XLA's CPU takes their gradients fifty times as long in a loop.
 
     Args:
-        batches: ``(seed, call) -> batches`` for one call, with a first axis of ``steps`` (made on the host).
+        batches: ``(seed, chunk) -> batches`` for one chunk, with a first axis of ``steps`` (made on the host).
         evaluate: ``(params, extra, data) -> metrics``.
-        rows: rows recorded in a call; a divisor of ``steps``.
+        rows: rows recorded in a chunk; a divisor of ``steps``.
         others: see ``Training``.
     """
 
@@ -34,26 +34,26 @@ class LoopTraining(Training):
     ) -> None:
         super().__init__(**others)
         assert self.steps % rows == 0, (self.steps, rows)
-        self._batches, self._evaluate, self._rows = Ahead(batches, self.calls), evaluate, rows
+        self._batches, self._evaluate, self._rows = Prefetcher(batches, self.chunks), evaluate, rows
         self._begin = jax.jit(self._begun_and_seen)
         self._advance = jax.jit(self._advanced, static_argnums=0, donate_argnums=1)
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
-        params, extra, seen = self._begin(chance(run.seed), self._data)
+        params, extra, seen = self._begin(seed_key(run.seed), self._data)
         state = TrainingState(params, extra, self._first(run.method, params, run.lam, run.rho))
         return state, [row(0, {**seen, **diagnostics(state)})]
 
-    def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
-        """The state after this call's steps."""
+    def advance(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, list[Metrics]]:
+        """The state after this chunk's steps."""
         each = self.steps // self._rows
         batches = jax.tree.map(
-            lambda leaf: leaf.reshape(self._rows, each, *leaf.shape[1:]), self._batches(run.seed, call)
+            lambda leaf: leaf.reshape(self._rows, each, *leaf.shape[1:]), self._batches(run.seed, chunk)
         )
         batches = self._place.batches(batches, axis=2)
         state, seen = self._advance(run.method, state, self._data, batches, run.lam, run.rho)
         seen = jax.tree.map(np.asarray, seen)
-        done = call * self.steps
+        done = chunk * self.steps
         return state, [
             row(done + (index + 1) * each, {name: values[index] for name, values in seen.items()})
             for index in range(self._rows)
@@ -67,7 +67,7 @@ class LoopTraining(Training):
     def _advanced(
         self, name: str, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
     ) -> tuple[TrainingState, Tree]:
-        """The state after a call by the method of this name, and what was seen of it, row by row."""
+        """The state after a chunk by the method of this name, and what was seen of it, row by row."""
 
         def stretch(state: TrainingState, batches: Tree) -> tuple[TrainingState, dict[str, jax.Array]]:
             state, _ = jax.lax.scan(
@@ -79,9 +79,9 @@ class LoopTraining(Training):
 
 
 def parts(settings: Mapping[str, Setting]) -> tuple[int, int]:
-    """The calls of a run and the steps in each, from its ``steps`` and the ``rows`` to record of them."""
+    """The chunks of a run and the steps in each, from its ``steps`` and the ``rows`` to record of them."""
     steps, rows = int(settings["steps"]), int(settings["rows"])
-    calls = min(rows, steps)
-    if steps % calls:
+    chunks = min(rows, steps)
+    if steps % chunks:
         raise UserError(f"steps are a multiple of rows, but got {steps} steps and {rows} rows")
-    return calls, steps // calls
+    return chunks, steps // chunks

@@ -32,16 +32,16 @@ def join(which: str) -> None:
         raise UserError(f"could not meet the other processes ({str(error).splitlines()[0]})") from error
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Whether this process is the first, or the only one."""
     return jax.process_index() == 0
 
 
-def agreed(*answers: bool) -> tuple[bool, ...]:
+def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
     """The first process's answers, for all of them."""
-    return tuple(bool(agreed_number(answer)) for answer in answers)
+    return tuple(bool(broadcast_number(answer)) for answer in answers)
 
 
-def agreed_number(number: int) -> int:
+def broadcast_number(number: int) -> int:
     """The first process's number, for all of them."""
     return number if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int64(number)))

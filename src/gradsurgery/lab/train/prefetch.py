@@ -1,4 +1,4 @@
-"""Batches made one call ahead by a thread, so that a device does not wait for them."""
+"""Batches made one chunk ahead by a thread, so that a device does not wait for them."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,23 +7,23 @@ from typing import Any
 Batches = Any
 
 
-class Ahead:
-    """Makes the batches of a call, and begins with those of the next one.
+class Prefetcher:
+    """Makes the batches of a chunk, and begins with those of the next one.
 
     Args:
-        make: ``(seed, call) -> batches``.
-        calls: how many there are in a run.
+        make: ``(seed, chunk) -> batches``.
+        chunks: how many there are in a run.
     """
 
-    def __init__(self, make: Callable[[int, int], Batches], calls: int) -> None:
-        self._make, self._calls = make, calls
+    def __init__(self, make: Callable[[int, int], Batches], chunks: int) -> None:
+        self._make, self._chunks = make, chunks
         self._pool = ThreadPoolExecutor(1, "batches")
         self._begun: dict[tuple[int, int], Future[Batches]] = {}
 
-    def __call__(self, seed: int, call: int) -> Batches:
-        """The batches of this call."""
-        mine = self._begun.pop((seed, call), None) or self._pool.submit(self._make, seed, call)
+    def __call__(self, seed: int, chunk: int) -> Batches:
+        """The batches of this chunk."""
+        mine = self._begun.pop((seed, chunk), None) or self._pool.submit(self._make, seed, chunk)
         self._begun.clear()  # of a run that was not gone on with
-        if call + 1 < self._calls:
-            self._begun[seed, call + 1] = self._pool.submit(self._make, seed, call + 1)
+        if chunk + 1 < self._chunks:
+            self._begun[seed, chunk + 1] = self._pool.submit(self._make, seed, chunk + 1)
         return mine.result()

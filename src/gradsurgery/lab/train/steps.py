@@ -11,14 +11,14 @@ import jax
 import numpy as np
 
 from gradsurgery.lab.run import Metrics, RunSpec
-from gradsurgery.lab.train.training import Training, TrainingState, Tree, chance, diagnostics, row
+from gradsurgery.lab.train.training import Training, TrainingState, Tree, diagnostics, row, seed_key
 
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
 """For what a CPU runs once a run: to compile the random numbers of a residual network well takes seven times longer."""
 
 
 class StepTraining(Training):
-    """Training whose calls are so many steps and one row.
+    """Training whose chunks are so many steps and one row.
 
     Args:
         batches: ``(seed, start) -> batches``, one for each step from ``start`` on; of several processes each makes its
@@ -45,13 +45,13 @@ class StepTraining(Training):
 
     def start(self, run: RunSpec) -> tuple[TrainingState, list[Metrics]]:
         """The state before the first step."""
-        params, extra = self._begin(chance(run.seed))
+        params, extra = self._begin(seed_key(run.seed))
         state = TrainingState(params, extra, self._first(run.method, params, run.lam, run.rho))
         return state, [self._seen(state, 0)]
 
-    def advance(self, run: RunSpec, state: TrainingState, call: int) -> tuple[TrainingState, list[Metrics]]:
-        """The state after this call's steps."""
-        batches = self._from(run, call)
+    def advance(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, list[Metrics]]:
+        """The state after this chunk's steps."""
+        batches = self._from(run, chunk)
         before = None
         for _ in range(self.steps):
             batch = self._place.own(next(batches))
@@ -59,21 +59,21 @@ class StepTraining(Training):
             # one step ahead of the device and no more: a batch takes memory there
             jax.block_until_ready(before)  # type: ignore[no-untyped-call]
             before = mark
-        if call + 1 < self.calls:
-            self._under_way = run, call + 1, batches
-        return state, [self._seen(state, (call + 1) * self.steps)]
+        if chunk + 1 < self.chunks:
+            self._under_way = run, chunk + 1, batches
+        return state, [self._seen(state, (chunk + 1) * self.steps)]
 
     def _stepped(self, name: str, state: TrainingState, *others: Any) -> tuple[TrainingState, jax.Array]:
         """The state after a step, and something to wait for, as the state itself is given to the next one."""
         state = self.step(name, state, *others)
         return state, diagnostics(state)["surgery/sound"]
 
-    def _from(self, run: RunSpec, call: int) -> Iterator[Tree]:
-        """The batches from this call on: those that are under way, if it is the next one."""
-        under_way, self._under_way = self._under_way, None  # a call that is broken off leaves nothing under way
-        if under_way and under_way[:2] == (run, call):
+    def _from(self, run: RunSpec, chunk: int) -> Iterator[Tree]:
+        """The batches from this chunk on: those that are under way, if it is the next one."""
+        under_way, self._under_way = self._under_way, None  # a chunk that is broken off leaves nothing under way
+        if under_way and under_way[:2] == (run, chunk):
             return under_way[2]
-        return self._batches(run.seed, call * self.steps)
+        return self._batches(run.seed, chunk * self.steps)
 
     def _seen(self, state: TrainingState, step: int) -> Metrics:
         found: dict[str, Any] = dict(diagnostics(state))

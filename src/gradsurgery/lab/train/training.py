@@ -9,7 +9,7 @@ import optax
 
 import gradsurgery as gs
 import gradsurgery.jax as gsj
-from gradsurgery.lab.problem import Conclusion, Task
+from gradsurgery.lab.problem import Outcome, Task
 from gradsurgery.lab.run import Metrics
 from gradsurgery.lab.train.sharding import Placement
 
@@ -19,7 +19,7 @@ Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
 
 
 class TrainingState(NamedTuple):
-    """A run between two calls."""
+    """A run between two chunks."""
 
     params: Tree
     extra: Tree
@@ -36,9 +36,9 @@ class Training(Task):
         data: arrays that losses and evaluation read, kept on the device.
         data_axis: the axis along which several devices share them; None for a copy on each.
         optimiser: ``lam -> optax transformation``; lam may be traced.
-        calls: calls in a run.
-        steps: steps in a call.
-        conclude: ``(params, extra) -> conclusion`` of a run, on the host.
+        chunks: chunks in a run.
+        steps: steps in a chunk.
+        final_metrics: ``(params, extra) -> conclusion`` of a run, on the host.
         sharded: whether the state is split over the devices, and not on each of them.
     """
 
@@ -50,21 +50,21 @@ class Training(Task):
         data: Tree,
         data_axis: int | None = None,
         optimiser: Callable[[Any], optax.GradientTransformation],
-        calls: int,
+        chunks: int,
         steps: int,
-        conclude: Callable[[Tree, Tree], Conclusion] | None = None,
+        final_metrics: Callable[[Tree, Tree], Outcome] | None = None,
         sharded: bool = False,
     ) -> None:
-        self.calls, self.steps = calls, steps
+        self.chunks, self.steps = chunks, steps
         self._init, self._losses, self._optimiser = init, losses, optimiser
-        self._conclude = conclude
+        self._conclude = final_metrics
         self._place = Placement(jax.devices(), sharded=sharded)
         self._data = self._place.batches(data, data_axis)
         self._first = jax.jit(self._optimiser_state, static_argnums=0)
 
-    def conclude(self, state: TrainingState) -> Conclusion:
+    def final_metrics(self, state: TrainingState) -> Outcome:
         """What is found out at the end of a run alone."""
-        return self._conclude(state.params, state.extra) if self._conclude else super().conclude(state)
+        return self._conclude(state.params, state.extra) if self._conclude else super().final_metrics(state)
 
     def step(self, name: str, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any) -> TrainingState:
         """One step by the method of this name."""
@@ -97,7 +97,7 @@ def method(name: str, lam: Any, rho: Any) -> gs.Method:
     return gs.METHODS[name](**{key: value for key, value in (("lam", lam), ("rho", rho)) if key in fields})
 
 
-def chance(seed: int) -> np.ndarray[Any, Any]:
+def seed_key(seed: int) -> np.ndarray[Any, Any]:
     """The key of a seed, as an array of the host, which every process has."""
     return np.asarray(jax.random.key_data(jax.random.key(seed)))
 
