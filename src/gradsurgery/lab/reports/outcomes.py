@@ -1,0 +1,62 @@
+"""How runs ended: sentences that name diverged, failed, unfinished and missing runs, for the page and the terminal."""
+
+import math
+from collections.abc import Sequence
+
+from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.run import RunRecord, RunSpec
+
+_LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
+
+
+def is_diverged(record: RunRecord) -> bool:
+    """True if the run finished with a loss that is NaN or infinite."""
+    if record.status != "done" or not record.metrics:
+        return False
+    return not all(math.isfinite(record.final[name]) for name in _LOSSES if name in record.final)
+
+
+def outcome_sentences(records: Sequence[RunRecord], missing: int = 0) -> list[str]:
+    """One sentence each for diverged, failed, unfinished and missing runs; no sentence for a kind that did not occur.
+
+    Args:
+        records: stored runs, whatever their status.
+        missing: how many runs of the grid are not stored at all.
+    """
+    total = len(records) + missing
+    diverged = [record for record in records if is_diverged(record)]
+    failed = [record for record in records if record.status == "failed"]
+    unfinished = [record for record in records if record.status == "running"]
+    sentences = []
+    if diverged:
+        first = (
+            f"The first is {describe(diverged[0].spec)}."
+            if len(diverged) < total
+            else "A lower learning rate may help."
+        )
+        sentences.append(f"{_count(len(diverged), total)} diverged: the final losses are not finite. {first}")
+    if failed:
+        reason = " ".join(str(failed[0].info.get("reason", "no reason was recorded")).split())
+        sentences.append(f"{_count(len(failed), total)} failed. The first is {describe(failed[0].spec)}: {reason}")
+    if unfinished:
+        sentences.append(f"{_count(len(unfinished), total)} did not finish.")
+    if missing:
+        sentences.append(f"{_count(missing, total)} {'is' if missing == 1 else 'are'} missing: not trained yet.")
+    return sentences
+
+
+def describe(spec: RunSpec) -> str:
+    """A run in a few words.
+
+    Example:
+        >>> describe(RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=2))
+        'bloop, λ = 0.1, ρ = 0.01, seed 2'
+    """
+    values = [f"{name} = {number(value)}" for name, value in (("λ", spec.lam), ("ρ", spec.rho)) if value is not None]
+    return ", ".join([spec.method, *values, f"seed {spec.seed}"])
+
+
+def _count(count: int, total: int) -> str:
+    if count == total:
+        return "The only run" if total == 1 else f"All {total} runs"
+    return f"{count} of {total} runs"

@@ -1,0 +1,64 @@
+"""The summary in the terminal names every run that did not end well."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from gradsurgery.lab.reports.terminal import print_summary
+from tests.lab.reports.synthetic_runs import run, sweep
+
+
+def printed(records, **options):
+    console = Console(file=StringIO(), width=100)
+    print_summary(records, console, **options)
+    return console.file.getvalue().splitlines()
+
+
+def failed(reason, **options):
+    record = run(status="failed", **options)
+    return replace(record, info={**record.info, "reason": reason}, metrics=())
+
+
+def test_a_clean_sweep_prints_the_table_alone():
+    lines = printed(sweep(methods={"mixed": None, "bloop": 0.01}))
+    assert lines[0].split()[:2] == ["method", "hypervolume"]
+    assert [line.split()[0] for line in lines[1:]] == ["bloop", "mixed"]
+
+
+def test_diverged_runs_are_counted_below_the_table():
+    lines = printed(sweep())
+    assert lines[-1] == ("1 of 60 runs diverged: the final losses are not finite. The first is pcgrad, λ = 10, seed 1.")
+
+
+def test_a_sweep_in_which_every_run_diverged_prints_one_sentence_and_no_table():
+    lines = printed([run(seed=seed, diverged=True) for seed in range(3)])
+    assert lines == ["All 3 runs diverged: the final losses are not finite. A lower learning rate may help."]
+
+
+def test_failed_runs_come_with_the_reason_of_the_first():
+    lines = printed([*sweep(seeds=1), failed("ValueError: no data\nat all", seed=7), failed("later", seed=8)])
+    assert lines[-1] == "2 of 22 runs failed. The first is bloop, λ = 0.1, seed 7: ValueError: no data at all"
+
+
+def test_unfinished_and_missing_runs_are_counted():
+    lines = printed([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")], missing=2)
+    assert lines[-2:] == ["1 of 8 runs did not finish.", "2 of 8 runs are missing: not trained yet."]
+
+
+def test_nothing_stored_but_missing_runs():
+    assert printed([], missing=1) == ["The only run is missing: not trained yet."]
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold]loud[/bold]", "[link=file:///etc/passwd]x"])
+def test_stored_text_is_not_parsed_as_markup(name):
+    strange = [replace(record, spec=replace(record.spec, method=name)) for record in sweep(methods={"mixed": None})]
+    lines = printed([*strange, failed(f"reason {name}", method=name, seed=9)])
+    assert any(line.strip().startswith(name) for line in lines)
+    assert lines[-1].endswith(f"The first is {name}, λ = 0.1, seed 9: reason {name}")
+
+
+def test_a_run_without_losses_neither_diverged_nor_has_a_table():
+    assert printed([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))]) == []
+    assert printed([replace(run(), metrics=())]) == []
