@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
-from gradsurgery.lab.data.shuffle import shuffled
+from gradsurgery.lab.data.shuffle import epoch_batches
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import lipschitz
 from gradsurgery.lab.train.loops import LoopTraining
@@ -35,7 +35,7 @@ def measure(plan: Plan) -> list[Measure]:
         init=lambda key: lipschitz.init(key, 784),
         losses=(lipschitz.main, lipschitz.aux),
         data=data,
-        batches=lambda seed, epoch: shuffled(examples, batch, seed, epoch),
+        batches=lambda seed, epoch: epoch_batches(examples, batch, seed, epoch),
         optimiser=lambda lam: optax.adam(3e-4),
         evaluate=lambda params, extra, data: {"weights": sum(jnp.sum(leaf) for leaf in jax.tree.leaves(params))},
         chunks=10,
@@ -51,7 +51,7 @@ def measure(plan: Plan) -> list[Measure]:
             ours = time.perf_counter() - began
         if epoch == 0:
             continue  # this one compiles
-        batches = shuffled(examples, batch, 0, epoch)
+        batches = epoch_batches(examples, batch, 0, epoch)
         with threadpool_limits(os.cpu_count(), "blas"):
             compiling, stepping = plain_epoch(data, batches)
         anew.append((compiling + stepping) / ours)

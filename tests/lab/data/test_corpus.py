@@ -7,9 +7,10 @@ import threading
 import numpy as np
 import pytest
 
-from gradsurgery.lab.data.cache import kept
-from gradsurgery.lab.data.hub import HELD_OUT, Stream
-from gradsurgery.lab.data.text.corpus import Corpus, packed, packed_on_disk
+from gradsurgery.lab.data.cache import cached_folder
+from gradsurgery.lab.data.holdout import HELD_OUT_ROWS
+from gradsurgery.lab.data.hub import ColumnStream
+from gradsurgery.lab.data.text.corpus import Corpus, pack, pack_on_disk
 from gradsurgery.lab.errors import UserError
 
 
@@ -24,7 +25,7 @@ def written(folder, **splits):
 
 def test_every_byte_is_predicted_once():
     texts = ["alpha", "βeta", "", "gamma delta"]
-    data = packed(texts)
+    data = pack(texts)
     assert bytes(data) == "alpha\0βeta\0\0gamma delta\0".encode()
     corpus = Corpus(data, length=4)
     windows = corpus[np.arange(len(corpus))]
@@ -34,14 +35,14 @@ def test_every_byte_is_predicted_once():
 
 
 def test_windows_keep_the_shape_of_their_indices():
-    corpus = Corpus(packed(["a" * 100]), length=9)
+    corpus = Corpus(pack(["a" * 100]), length=9)
     assert corpus[np.zeros((2, 3), int)].shape == (2, 3, 10)
 
 
 @pytest.mark.parametrize("count", [1, 3, 11, 30])
 def test_a_sample_spreads_over_the_corpus(count):
     corpus = Corpus(np.arange(111, dtype=np.uint8), length=10)
-    found = [int(window[0]) // 10 for window in corpus.sample(count)]
+    found = [int(window[0]) // 10 for window in corpus.evenly_spaced(count)]
     assert len(found) == count
     assert found[0] == 0
     assert len(set(found)) == min(count, 11)
@@ -49,73 +50,73 @@ def test_a_sample_spreads_over_the_corpus(count):
 
 def test_a_text_shorter_than_a_window_gets_one_sentence():
     with pytest.raises(UserError, match="news needs more than the 8 bytes of a window, but has 3"):
-        Corpus(packed(["ab"]), length=8, name="news")
+        Corpus(pack(["ab"]), length=8, name="news")
 
 
 def test_disk_and_memory_agree_and_the_file_is_made_once(tmp_path, cache):
     texts = [f"document {i} äöü" for i in range(3000)]
     data_dir = written(tmp_path / "data" / "c4", train=texts, validation=["held", "out"])
-    stream = Stream("allenai/c4:en", "text", data_dir)
-    np.testing.assert_array_equal(packed_on_disk(stream), packed(texts))
+    stream = ColumnStream("allenai/c4:en", "text", data_dir)
+    np.testing.assert_array_equal(pack_on_disk(stream), pack(texts))
     (folder,) = (path for path in cache.iterdir() if path.is_dir())
     before = (folder / "bytes").stat().st_mtime_ns
-    assert isinstance(packed_on_disk(Stream("allenai/c4:en", "text", data_dir)), np.memmap)
+    assert isinstance(pack_on_disk(ColumnStream("allenai/c4:en", "text", data_dir)), np.memmap)
     assert (folder / "bytes").stat().st_mtime_ns == before
-    assert bytes(packed_on_disk(Stream("c4", "text", data_dir, held_out=True))) == b"held\0out\0"
-    assert bytes(packed_on_disk(Stream("c4", "text", data_dir, limit=1))) == "document 0 äöü\0".encode()
+    assert bytes(pack_on_disk(ColumnStream("c4", "text", data_dir, held_out=True))) == b"held\0out\0"
+    assert bytes(pack_on_disk(ColumnStream("c4", "text", data_dir, limit=1))) == "document 0 äöü\0".encode()
 
 
 def test_changed_data_is_packed_anew(tmp_path, cache):
     data_dir = written(tmp_path / "data" / "news", train=["old"], test=["x"])
-    assert bytes(packed_on_disk(Stream("news", "text", data_dir))) == b"old\0"
+    assert bytes(pack_on_disk(ColumnStream("news", "text", data_dir))) == b"old\0"
     written(tmp_path / "data" / "news", train=["newer"], test=["x"])
-    assert bytes(packed_on_disk(Stream("news", "text", data_dir))) == b"newer\0"
+    assert bytes(pack_on_disk(ColumnStream("news", "text", data_dir))) == b"newer\0"
 
 
 def test_with_training_data_alone_the_first_rows_are_held_out(tmp_path):
-    data_dir = written(tmp_path / "data" / "crawl", train=map(str, range(HELD_OUT + 5)))
-    assert list(Stream("crawl", "text", data_dir)) == [str(HELD_OUT + i) for i in range(5)]
-    assert list(Stream("crawl", "text", data_dir, limit=2)) == [str(HELD_OUT + i) for i in range(2)]
-    assert list(Stream("crawl", "text", data_dir, held_out=True)) == [str(i) for i in range(HELD_OUT)]
-    assert list(Stream("crawl", "text", data_dir, held_out=True, limit=3)) == ["0", "1", "2"]
+    data_dir = written(tmp_path / "data" / "crawl", train=map(str, range(HELD_OUT_ROWS + 5)))
+    assert list(ColumnStream("crawl", "text", data_dir)) == [str(HELD_OUT_ROWS + i) for i in range(5)]
+    assert list(ColumnStream("crawl", "text", data_dir, limit=2)) == [str(HELD_OUT_ROWS + i) for i in range(2)]
+    assert list(ColumnStream("crawl", "text", data_dir, held_out=True)) == [str(i) for i in range(HELD_OUT_ROWS)]
+    assert list(ColumnStream("crawl", "text", data_dir, held_out=True, limit=3)) == ["0", "1", "2"]
 
 
 def test_rows_are_spread_over_what_is_trained_on(tmp_path):
-    data_dir = written(tmp_path / "data" / "crawl", train=map(str, range(HELD_OUT + 10)))
-    found = list(Stream("crawl", "text", data_dir, limit=3, spread=True))
-    assert found == [str(HELD_OUT + i) for i in (0, 3, 6)]
+    data_dir = written(tmp_path / "data" / "crawl", train=map(str, range(HELD_OUT_ROWS + 10)))
+    found = list(ColumnStream("crawl", "text", data_dir, limit=3, spread=True))
+    assert found == [str(HELD_OUT_ROWS + i) for i in (0, 3, 6)]
 
 
 def test_a_row_without_text_gets_one_sentence(tmp_path):
     data_dir = written(tmp_path / "data" / "news", train=["first", None], test=["x"])
     with pytest.raises(UserError, match=r"row 1 of train of .*news has no text"):
-        list(Stream("news", "text", data_dir))
+        list(ColumnStream("news", "text", data_dir))
 
 
 def test_a_name_that_is_in_no_hub_is_asked_for_at_once(monkeypatch):
     monkeypatch.setenv("GRADSURGERY_DATA", "")
     with pytest.raises(UserError, match="reuters is in no hub, but a folder: say where it lies with --data-dir"):
-        Stream("reuters", "text")
+        ColumnStream("reuters", "text")
 
 
 def test_a_copy_of_other_size_with_the_same_time_is_another_dataset(tmp_path, cache):
     data_dir = written(tmp_path / "data" / "news", train=["old"], test=["x"])
     file = data_dir / "news" / "train.jsonl"
-    before, time = Stream("news", "text", data_dir).key, file.stat().st_mtime_ns
+    before, time = ColumnStream("news", "text", data_dir).key, file.stat().st_mtime_ns
     written(data_dir / "news", train=["newer"])
     os.utime(file, ns=(time, time))
-    assert Stream("news", "text", data_dir).key != before
+    assert ColumnStream("news", "text", data_dir).key != before
 
 
 def test_a_dataset_without_the_column_or_not_there_gets_one_sentence(tmp_path):
     data_dir = written(tmp_path / "data" / "news", train=["old"])
     with pytest.raises(UserError, match="needs the columns body, but has text"):
-        next(iter(Stream("news", "body", data_dir, held_out=True)))
+        next(iter(ColumnStream("news", "body", data_dir, held_out=True)))
     with pytest.raises(UserError, match="has no subfolder rcv1, which stands for rcv1"):
-        Stream("rcv1", "text", data_dir)
+        ColumnStream("rcv1", "text", data_dir)
     (data_dir / "empty").mkdir()
     with pytest.raises(UserError, match=r"could not load training of .*--data-dir"):
-        Stream("empty", "text", data_dir)
+        ColumnStream("empty", "text", data_dir)
 
 
 def test_what_was_interrupted_is_begun_anew(cache):
@@ -124,8 +125,8 @@ def test_what_was_interrupted_is_begun_anew(cache):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kept("key", broken)
-    folder = kept("key", lambda folder: (folder / "whole").write_text("whole"))
+        cached_folder("key", broken)
+    folder = cached_folder("key", lambda folder: (folder / "whole").write_text("whole"))
     assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
@@ -138,7 +139,7 @@ def test_who_wants_what_is_being_made_waits_for_it(cache):
         assert go_on.wait(10)
         (folder / "file").write_text("x")
 
-    first, second = (threading.Thread(target=kept, args=("key", write)) for _ in range(2))
+    first, second = (threading.Thread(target=cached_folder, args=("key", write)) for _ in range(2))
     first.start()
     assert begun.wait(10)
     second.start()

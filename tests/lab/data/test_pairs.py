@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gradsurgery.lab.data.text.bitext import Parallel
-from gradsurgery.lab.data.text.pairs import Batch, Pairs, on_disk
-from gradsurgery.lab.data.text.tokenizer import END, PAD, decoded, encoded, learned
+from gradsurgery.lab.data.text.bitext import Bitext
+from gradsurgery.lab.data.text.pairs import PairBatch, TokenizedPairs, tokenize_on_disk
+from gradsurgery.lab.data.text.tokenizer import END, PAD, decode, encode, train_tokenizer
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.train.buckets import bucketed
 
@@ -19,7 +19,7 @@ LIMITS = (4, 8)
 def some(lengths, batch=2):
     """Pairs whose tokens tell which pair and side they are of: 10 n and 10 n + 1."""
     rows = [[10 * n + side] * length for n, pair in enumerate(lengths, 1) for side, length in enumerate(pair)]
-    return Pairs(np.concatenate(rows).astype(np.uint16), np.array(lengths, np.int32), LIMITS, batch)
+    return TokenizedPairs(np.concatenate(rows).astype(np.uint16), np.array(lengths, np.int32), LIMITS, batch)
 
 
 def test_batches_are_of_one_bucket_and_every_pair_comes_once_an_epoch():
@@ -74,45 +74,45 @@ def data_dir(tmp_path, cache):
 
 
 def test_text_goes_through_tokens_and_back(data_dir):
-    corpus = Parallel("org/news", data_dir, held_out=False, limit=20)
-    words = learned((text for pair in corpus for text in pair), size=300)
-    tokens, lengths = on_disk(corpus, words)
+    corpus = Bitext("org/news", data_dir, held_out=False, limit=20)
+    words = train_tokenizer((text for pair in corpus for text in pair), size=300)
+    tokens, lengths = tokenize_on_disk(corpus, words)
     assert len(lengths) == 20
-    assert decoded(words, [tokens[: lengths[0, 0]], tokens[lengths[0, 0] : lengths[0].sum()]]) == [
+    assert decode(words, [tokens[: lengths[0, 0]], tokens[lengths[0, 0] : lengths[0].sum()]]) == [
         "house 0 is green",
         "Haus 0 ist grün",
     ]
-    assert list(Parallel("org/news", data_dir, held_out=True))[-1] == ("house 4 is green", "Haus 4 ist grün")
-    assert len(encoded(words, ["house"])[0]) < len("house"), "common words are few tokens"
-    assert encoded(words, [""]) == [[END]]
+    assert list(Bitext("org/news", data_dir, held_out=True))[-1] == ("house 4 is green", "Haus 4 ist grün")
+    assert len(encode(words, ["house"])[0]) < len("house"), "common words are few tokens"
+    assert encode(words, [""]) == [[END]]
 
 
 def test_a_vocabulary_is_the_same_for_the_same_text(data_dir):
-    corpus = Parallel("org/news", data_dir, held_out=False)
-    first, second = (learned((text for pair in corpus for text in pair), size=300).to_str() for _ in range(2))
+    corpus = Bitext("org/news", data_dir, held_out=False)
+    first, second = (train_tokenizer((text for pair in corpus for text in pair), size=300).to_str() for _ in range(2))
     assert first == second
 
 
 def test_what_is_spread_comes_from_all_over(data_dir):
-    found = Parallel("news", data_dir, held_out=False, limit=5, spread=True)
+    found = Bitext("news", data_dir, held_out=False, limit=5, spread=True)
     assert [source for source, _ in found] == [f"house {n} is green" for n in (0, 10, 20, 30, 40)]
-    assert len(list(Parallel("news", data_dir, held_out=False, limit=99, spread=True))) == 50
+    assert len(list(Bitext("news", data_dir, held_out=False, limit=99, spread=True))) == 50
 
 
 def test_marks_in_a_text_are_text():
-    words = learned(["a house"], size=270)
-    assert decoded(words, encoded(words, ["a <pad> house <end> of"])) == ["a <pad> house <end> of"]
+    words = train_tokenizer(["a house"], size=270)
+    assert decode(words, encode(words, ["a <pad> house <end> of"])) == ["a <pad> house <end> of"]
 
 
 def test_other_languages_get_one_sentence(data_dir):
     (data_dir / "news" / "train.jsonl").write_text(json.dumps({"translation": {"fr": "x", "en": "y"}}) + "\n")
     with pytest.raises(UserError, match=r"is from en to de, but one is \{"):
-        list(Parallel("news", data_dir, held_out=False))
+        list(Bitext("news", data_dir, held_out=False))
 
 
 @pytest.mark.parametrize("name", ["number-cardinals", "number-years"])
 def test_number_words_are_held_out_truly(name):
-    train, test = (list(Parallel(name, held_out=held_out)) for held_out in (False, True))
+    train, test = (list(Bitext(name, held_out=held_out)) for held_out in (False, True))
     assert not set(train) & set(test)
     assert len(set(test)) == len(test) == 500
 
@@ -123,13 +123,13 @@ def test_a_bucketed_loss_and_its_gradient_are_those_of_the_batch_alone():
         return jnp.sum(params["w"] * extra * batch.source) / batch.source.shape[-1]
 
     def cut(batch, limit):
-        return Batch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
+        return PairBatch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
 
     found = jax.value_and_grad(lambda params, batch: 3 * bucketed(loss, cut, LIMITS)(params, 2.0, batch))
     params, source = {"w": jnp.arange(1.0, 3.0)[:, None]}, jnp.arange(16.0).reshape(2, 8)
     for bucket, limit in enumerate(LIMITS):
         for function in (found, jax.jit(found)):
-            value, gradient = function(params, Batch(source, source, jnp.array(bucket)))
+            value, gradient = function(params, PairBatch(source, source, jnp.array(bucket)))
             expected = jnp.sum(source[:, :limit], axis=1, keepdims=True) * 6 / limit
             np.testing.assert_allclose(gradient["w"], expected, rtol=1e-6)
             np.testing.assert_allclose(value, jnp.sum(params["w"] * expected), rtol=1e-6)

@@ -1,26 +1,26 @@
 import numpy as np
 
-from gradsurgery.lab.data.shuffle import drawn, shuffled
+from gradsurgery.lab.data.shuffle import epoch_batches, epoch_indices
 
 
 def test_every_epoch_has_each_example_once_and_an_order_of_its_own():
-    seen = drawn(10, 30, seeds=(0,), start=0).reshape(3, 10)
+    seen = epoch_indices(10, 30, seeds=(0,), start=0).reshape(3, 10)
     for epoch in seen:
         assert sorted(epoch) == list(range(10))
     assert len({tuple(epoch) for epoch in seen}) == 3
 
 
 def test_a_later_place_does_not_depend_on_how_one_came_there():
-    whole = drawn(7, 40, seeds=(3,), start=0)
+    whole = epoch_indices(7, 40, seeds=(3,), start=0)
     for start, count in ((0, 1), (5, 10), (13, 27)):
-        np.testing.assert_array_equal(drawn(7, count, seeds=(3,), start=start), whole[start : start + count])
+        np.testing.assert_array_equal(epoch_indices(7, count, seeds=(3,), start=start), whole[start : start + count])
 
 
 def test_seeds_differ():
-    assert list(drawn(100, 100, seeds=(0,), start=0)) != list(drawn(100, 100, seeds=(1,), start=0))
+    assert list(epoch_indices(100, 100, seeds=(0,), start=0)) != list(epoch_indices(100, 100, seeds=(1,), start=0))
 
 
 def test_batches_of_an_epoch_share_no_example():
-    batches = shuffled(10, 3, seed=0, epoch=1)
+    batches = epoch_batches(10, 3, seed=0, epoch=1)
     assert batches.shape == (3, 3)
     assert len(set(batches.ravel())) == 9

@@ -9,15 +9,15 @@ from flax import nnx
 from torch.nn import functional
 
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.resnet import ResNet, ResNetShape
+from gradsurgery.lab.models.resnet import ResNet, ResNetConfig
 from gradsurgery.lab.problems.classification import trained_on
 
 
 @pytest.mark.parametrize(
     ("shape", "count"),
     [
-        (ResNetShape((2, 2, 2, 2), bottleneck=False), 11_689_512),  # ResNet18
-        (ResNetShape((3, 4, 6, 3), bottleneck=True), 25_557_032),  # ResNet50
+        (ResNetConfig((2, 2, 2, 2), bottleneck=False), 11_689_512),  # ResNet18
+        (ResNetConfig((3, 4, 6, 3), bottleneck=True), 25_557_032),  # ResNet50
     ],
 )
 def test_parameters_are_as_many_as_published(shape, count):
@@ -63,7 +63,7 @@ def twin(model, shape, images):
     }
 
 
-@pytest.mark.parametrize("shape", [ResNetShape((1, 2), False, 8, True), ResNetShape((2, 1), True, 8, False)])
+@pytest.mark.parametrize("shape", [ResNetConfig((1, 2), False, 8, True), ResNetConfig((2, 1), True, 8, False)])
 def test_a_twin_in_plain_torch_says_the_same(shape):
     model = awake(ResNet(shape, {"main": 3, "aux": 5}, rngs=nnx.Rngs(0)))
     images = jax.random.normal(jax.random.key(1), (4, 32, 32, 3))
@@ -74,7 +74,7 @@ def test_a_twin_in_plain_torch_says_the_same(shape):
 
 
 def test_a_batch_moves_the_statistics_by_a_tenth_of_the_way_to_its_own():
-    network = Functional(lambda rngs: ResNet(ResNetShape((1,), False, 4, True), {"main": 3}, rngs=rngs))
+    network = Functional(lambda rngs: ResNet(ResNetConfig((1,), False, 4, True), {"main": 3}, rngs=rngs))
     params, statistics = network.init(jax.random.key(0))
     images = jax.random.uniform(jax.random.key(1), (6, 8, 8, 3))
     _, once = trained_on(network, params, statistics, images)

@@ -8,10 +8,10 @@ from flax import nnx
 
 from gradsurgery.lab.data.text.tokenizer import BEGIN, END, PAD
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.transformer import Decoder, Shape
-from gradsurgery.lab.models.translator import Translator, translated
+from gradsurgery.lab.models.transformer import Decoder, TransformerConfig
+from gradsurgery.lab.models.translator import Translator, translate_greedily
 
-SMALL = Shape(layers=2, heads=2, width=8, hidden=16)
+SMALL = TransformerConfig(layers=2, heads=2, width=8, hidden=16)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_greedy_translations_with_a_cache_are_those_without(translator):
         best = jnp.argmax(translator(source, beginning)[:, place], axis=-1)
         beginning = beginning.at[:, place].set(best)
     expected = [list(map(int, row)) for row in beginning]
-    for row, found in zip(expected, translated(translator, source), strict=True):
+    for row, found in zip(expected, translate_greedily(translator, source), strict=True):
         cut = row.index(END) + 1 if END in row else len(row)
         assert list(map(int, found)) == row[:cut] + [PAD] * (10 - cut)
 
@@ -124,14 +124,16 @@ def test_a_translation_ends_with_its_end_mark(translator):
     model = nnx.merge(graph, state)
     model.decoder_norm.scale[...] = jnp.zeros(8)
     model.decoder_norm.bias[...] = model.embedding.tokens.embedding[...][END] * 100
-    found = translated(model, tokens(2, 10))
+    found = translate_greedily(model, tokens(2, 10))
     np.testing.assert_array_equal(found, [[END] + [PAD] * 9] * 2)
 
 
 def test_parameters_are_as_many_as_by_hand():
     """Of the paper's language model: embeddings, 12 blocks of 4 w^2 + 2 w h + h + w and two norms, a last norm."""
     width, hidden = 256, 1024
-    network = Functional(lambda rngs: Decoder(Shape(12, 8, width, hidden), tokens=256, length=512, rngs=rngs))
+    network = Functional(
+        lambda rngs: Decoder(TransformerConfig(12, 8, width, hidden), tokens=256, length=512, rngs=rngs)
+    )
     params, extra = jax.eval_shape(network.init, jax.random.key(0))
     one = 4 * width**2 + 2 * width * hidden + hidden + width + 4 * width
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == (256 + 512) * width + 12 * one + 2 * width

@@ -10,7 +10,7 @@ import pytest
 from gradsurgery.lab.data.hub import load
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.models.spectral_norm import first_block, spectral_norm
+from gradsurgery.lab.models.spectral_norm import initial_basis, spectral_norm
 from gradsurgery.lab.problems import PROBLEMS, lipschitz, problem
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -66,7 +66,7 @@ def test_the_norms_of_the_power_iteration_stay_within_1e_4_of_the_svd():
 
 def test_the_gradient_of_the_power_iteration_is_that_of_the_norm():
     matrix = jax.random.normal(jax.random.key(0), (5, 3))
-    block = first_block(matrix)
+    block = initial_basis(matrix)
     found = jax.grad(lambda m: spectral_norm(m, block)[0])(matrix)
     left, _, right = np.linalg.svd(np.asarray(matrix))
     np.testing.assert_allclose(found, np.outer(left[:, 0], right[0]), atol=1e-4)

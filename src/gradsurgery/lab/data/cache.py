@@ -14,7 +14,7 @@ _VERSION = 1
 """One more whenever what is written changes."""
 
 
-def kept(key: str, write: Callable[[Path], None]) -> Path:
+def cached_folder(key: str, write: Callable[[Path], None]) -> Path:
     """The folder of this key, written if it is not there yet; whoever else wants it meanwhile waits.
 
     Args:
@@ -39,6 +39,6 @@ def kept(key: str, write: Callable[[Path], None]) -> Path:
     return folder
 
 
-def mapped(path: Path, kind: Any) -> Any:
+def memmap(path: Path, kind: Any) -> Any:
     """The numbers of a file, read from it where they are looked at: they may be more than fits in memory."""
     return np.memmap(path, kind, mode="r") if path.stat().st_size else np.empty(0, kind)

@@ -10,13 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gradsurgery.lab.data.holdout import HELD_OUT_ROWS, held_out_split
+from gradsurgery.lab.data.shuffle import evenly_spaced
 from gradsurgery.lab.errors import UserError
 
-VARIABLE = "GRADSURGERY_DATA"
+DATA_DIR_VARIABLE = "GRADSURGERY_DATA"
 """Names a folder whose subfolders stand in for hub ids: ``mnist`` for ``ylecun/mnist``."""
-
-HELD_OUT = 2000
-"""Rows kept for evaluation, the first, of a dataset that has training data alone."""
 
 
 def load(hub_id: str, split: str, columns: Sequence[str], data_dir: Path | None = None) -> Any:
@@ -32,20 +31,20 @@ def load(hub_id: str, split: str, columns: Sequence[str], data_dir: Path | None 
 
     datasets.disable_progress_bars()
     source, part = _source(hub_id, data_dir)
-    with _told(split, source):
+    with _translate_errors(split, source):
         found = datasets.load_dataset(source, part, split=split)
-    check(source, columns, found.column_names)
+    check_columns(source, columns, found.column_names)
     return found.with_format("numpy")
 
 
-def splits(hub_id: str, data_dir: Path | None = None) -> list[str]:
+def split_names(hub_id: str, data_dir: Path | None = None) -> list[str]:
     """What a dataset is split into; for the arguments see ``load``."""
     source, part = _source(hub_id, data_dir)
-    with _told("the splits", source):
-        return _splits(_builder(source, part))
+    with _translate_errors("the splits", source):
+        return _split_names(_builder(source, part))
 
 
-class Stream:
+class ColumnStream:
     """One column of the training or of the held-out rows of a dataset, read row by row in their order.
 
     Held out is the split ``test``, else ``validation``; else the first 2,000 rows, which training then leaves out.
@@ -70,13 +69,13 @@ class Stream:
         spread: bool = False,
     ) -> None:
         source, part = _source(hub_id, data_dir)
-        with _told("held-out" if held_out else "training", source):
+        with _translate_errors("held-out" if held_out else "training", source):
             self._builder = _builder(source, part)
-            found = _splits(self._builder)
-        apart = next((split for split in ("test", "validation") if split in found), None)
-        self._split = apart if held_out and apart else "train"
-        self._first = HELD_OUT if not held_out and apart is None else 0
-        self._last = HELD_OUT if held_out and apart is None else None
+            found = _split_names(self._builder)
+        test = held_out_split(found)
+        self._split = test if held_out and test else "train"
+        self._first = HELD_OUT_ROWS if not held_out and test is None else 0
+        self._last = HELD_OUT_ROWS if held_out and test is None else None
         self._source, self._column, self._limit, self._spread = source, column, limit, spread
 
     @property
@@ -91,18 +90,18 @@ class Stream:
         if self._limit is None or not self._spread:
             return islice(self._values(), self._limit)
         total = sum(1 for _ in self._values())
-        wanted = {place * total // self._limit for place in range(self._limit)}
+        wanted = set(evenly_spaced(total, self._limit).tolist())
         return (value for place, value in enumerate(self._values()) if place in wanted)
 
     def _values(self) -> Iterator[Any]:
-        with _told(self._split, self._source):
+        with _translate_errors(self._split, self._source):
             rows = self._builder.as_streaming_dataset(split=self._split).iter(batch_size=1000)
             yield from islice(self._checked(rows), self._first, self._last)
 
     def _checked(self, batches: Any) -> Iterator[Any]:
         place = 0
         for batch in batches:
-            check(self._source, [self._column], list(batch))
+            check_columns(self._source, [self._column], list(batch))
             for value in batch[self._column]:
                 if value is None:
                     raise UserError(f"row {place} of {self._split} of {self._source} has no {self._column}")
@@ -113,10 +112,12 @@ class Stream:
 def _source(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
     """What ``datasets`` is to load: a folder, or a hub id and the part of it."""
     name, _, part = hub_id.partition(":")
-    folder = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    folder = data_dir or (Path(os.environ[DATA_DIR_VARIABLE]) if os.environ.get(DATA_DIR_VARIABLE) else None)
     if folder is None:
         if "/" not in name:
-            raise UserError(f"{name} is in no hub, but a folder: say where it lies with --data-dir or {VARIABLE}")
+            raise UserError(
+                f"{name} is in no hub, but a folder: say where it lies with --data-dir or {DATA_DIR_VARIABLE}"
+            )
         return name, part or None
     local = folder / name.rpartition("/")[2]
     if not local.is_dir():
@@ -130,18 +131,18 @@ def _builder(source: str, part: str | None) -> Any:
     return datasets.load_dataset_builder(source, part)
 
 
-def _splits(builder: Any) -> list[str]:
+def _split_names(builder: Any) -> list[str]:
     return list(builder.info.splits or builder.config.data_files)
 
 
-def check(source: str, columns: Sequence[str], found: Sequence[str]) -> None:
+def check_columns(source: str, columns: Sequence[str], found: Sequence[str]) -> None:
     """Complain where one of the columns is missing."""
     if any(column not in found for column in columns):
         raise UserError(f"{source} needs the columns {', '.join(columns)}, but has {', '.join(found)}")
 
 
 @contextmanager
-def _told(what: str, source: str) -> Iterator[None]:
+def _translate_errors(what: str, source: str) -> Iterator[None]:
     """Whatever goes wrong while data is read, in one sentence."""
     try:
         yield
@@ -150,5 +151,6 @@ def _told(what: str, source: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"could not load {what} of {source} ({reason}); a local copy can stand in: --data-dir, or {VARIABLE}"
+            f"could not load {what} of {source} ({reason}); a local copy can stand in: "
+            f"--data-dir, or {DATA_DIR_VARIABLE}"
         ) from error

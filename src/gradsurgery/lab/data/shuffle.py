@@ -1,4 +1,7 @@
-"""The order in which examples are seen: it follows from the seed and the place in training, so it can be resumed."""
+"""Which examples are seen in which order.
+
+The order is a function of the seed and the position in training, so that a resumed run sees what it would have seen.
+"""
 
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -8,31 +11,41 @@ import numpy as np
 Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 Seeds: TypeAlias = tuple[int, ...]
-"""A run's seed, and a number for what is drawn with it, so that two datasets of a run are not in the same order."""
+"""The seed of the run, and further numbers where one run shuffles several datasets independently."""
 
 
-def drawn(examples: int, count: int, seeds: Seeds, start: int) -> Indices:
-    """Which examples stand at ``count`` places from ``start`` on, in epochs of which each has an order of its own.
+def epoch_indices(examples: int, count: int, seeds: Seeds, start: int) -> Indices:
+    """Return the examples at positions ``start`` to ``start + count`` of training, each epoch in an order of its own.
 
     Example:
-        >>> sorted(int(index) for index in drawn(4, 4, seeds=(0,), start=8))
+        >>> sorted(int(index) for index in epoch_indices(4, 4, seeds=(0,), start=8))
         [0, 1, 2, 3]
     """
-    places = np.arange(start, start + count)
-    found = np.empty(count, np.int64)
+    positions = np.arange(start, start + count)
+    indices = np.empty(count, np.int64)
     for epoch in range(start // examples, (start + count - 1) // examples + 1):
-        here = places // examples == epoch
-        found[here] = permutation(examples, seeds, epoch)[places[here] % examples]
-    return found
+        inside = positions // examples == epoch
+        indices[inside] = permutation(examples, seeds, epoch)[positions[inside] % examples]
+    return indices
 
 
-def shuffled(examples: int, batch: int, seed: int, epoch: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The indices of an epoch's batches, (steps, batch); what does not fill a batch is left out."""
+def epoch_batches(examples: int, batch: int, seed: int, epoch: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return the examples of each batch of an epoch, (steps, batch), without an incomplete last batch."""
     steps = examples // batch
     return permutation(examples, (seed,), epoch)[: steps * batch].reshape(steps, batch).astype(np.int32)
 
 
-@lru_cache(maxsize=4)  # of large data an order takes seconds, and lasts for many calls
+@lru_cache(maxsize=4)  # takes seconds for a large dataset, and serves many calls
 def permutation(examples: int, seeds: Seeds, epoch: int) -> Indices:
-    """The order of an epoch."""
+    """Return the order of an epoch."""
     return np.random.default_rng([*seeds, epoch]).permutation(examples)
+
+
+def evenly_spaced(length: int, count: int) -> Indices:
+    """Return ``count`` indices at equal distances in ``range(length)``; some repeat if ``count > length``.
+
+    Example:
+        >>> evenly_spaced(10, 4).tolist()
+        [0, 2, 5, 7]
+    """
+    return np.arange(count) * length // count

@@ -16,7 +16,7 @@ from flax import nnx
 
 
 @dataclass(frozen=True)
-class ResNetShape:
+class ResNetConfig:
     """The size of a residual network."""
 
     blocks: tuple[int, ...]
@@ -28,7 +28,7 @@ class ResNetShape:
     small_images: bool = False
 
 
-class Convolution(nnx.Module):
+class ConvNorm(nnx.Module):
     """A convolution without bias and the norm of its output.
 
     A batch's own mean and variance normalise it in training, and move the running ones, which normalise in evaluation.
@@ -55,25 +55,25 @@ class Convolution(nnx.Module):
         return self.norm(self.convolution(x), use_running_average=not training)
 
 
-class Block(nnx.Module):
+class ResidualBlock(nnx.Module):
     """Convolutions beside a shortcut, which is a convolution of its own where the shape changes."""
 
     def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool, *, rngs: nnx.Rngs) -> None:
         outputs = 4 * width if bottleneck else width
         if bottleneck:
             path = [
-                Convolution(inputs, width, 1, rngs=rngs),
-                Convolution(width, width, 3, stride, rngs=rngs),
-                Convolution(width, outputs, 1, zero=True, rngs=rngs),
+                ConvNorm(inputs, width, 1, rngs=rngs),
+                ConvNorm(width, width, 3, stride, rngs=rngs),
+                ConvNorm(width, outputs, 1, zero=True, rngs=rngs),
             ]
         else:
             path = [
-                Convolution(inputs, width, 3, stride, rngs=rngs),
-                Convolution(width, width, 3, zero=True, rngs=rngs),
+                ConvNorm(inputs, width, 3, stride, rngs=rngs),
+                ConvNorm(width, width, 3, zero=True, rngs=rngs),
             ]
         self.path = nnx.List(path)
         changes = stride > 1 or inputs != outputs
-        self.shortcut: Convolution | None = Convolution(inputs, outputs, 1, stride, rngs=rngs) if changes else None
+        self.shortcut: ConvNorm | None = ConvNorm(inputs, outputs, 1, stride, rngs=rngs) if changes else None
 
     def __call__(self, x: jax.Array, *, training: bool) -> jax.Array:
         """What goes on to the next block."""
@@ -92,16 +92,16 @@ class ResNet(nnx.Module):
         rngs: chance for its parameters.
     """
 
-    def __init__(self, shape: ResNetShape, heads: Mapping[str, int], *, rngs: nnx.Rngs) -> None:
+    def __init__(self, shape: ResNetConfig, heads: Mapping[str, int], *, rngs: nnx.Rngs) -> None:
         self.small_images = shape.small_images
         size, stride = (3, 1) if shape.small_images else (7, 2)
-        self.stem = Convolution(3, shape.width, size, stride, rngs=rngs)
+        self.stem = ConvNorm(3, shape.width, size, stride, rngs=rngs)
         inputs, blocks = shape.width, []
         for stage, count in enumerate(shape.blocks):
             width = shape.width * 2**stage
             for place in range(count):
                 stride = 2 if stage > 0 and place == 0 else 1
-                blocks.append(Block(inputs, width, stride, shape.bottleneck, rngs=rngs))
+                blocks.append(ResidualBlock(inputs, width, stride, shape.bottleneck, rngs=rngs))
                 inputs = 4 * width if shape.bottleneck else width
         self.blocks = nnx.List(blocks)
         self.heads = nnx.Dict({name: nnx.Linear(inputs, classes, rngs=rngs) for name, classes in heads.items()})

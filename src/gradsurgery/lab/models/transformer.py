@@ -14,7 +14,7 @@ from gradsurgery.lab.errors import UserError
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransformerConfig:
     """The size of a transformer."""
 
     layers: int
@@ -31,7 +31,7 @@ class Shape:
             )
 
 
-class Block(nnx.Module):
+class TransformerBlock(nnx.Module):
     """x + attention, then for a decoder with an encoder + attention to its output, then + feed-forward.
 
     Args:
@@ -40,7 +40,7 @@ class Block(nnx.Module):
         rngs: chance for its parameters.
     """
 
-    def __init__(self, shape: Shape, *, cross: bool = False, rngs: nnx.Rngs) -> None:
+    def __init__(self, shape: TransformerConfig, *, cross: bool = False, rngs: nnx.Rngs) -> None:
         def attention() -> nnx.MultiHeadAttention:
             return nnx.MultiHeadAttention(shape.heads, shape.width, use_bias=False, decode=False, rngs=rngs)
 
@@ -104,9 +104,9 @@ class Decoder(nnx.Module):
         rngs: chance for its parameters.
     """
 
-    def __init__(self, shape: Shape, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
+    def __init__(self, shape: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
         self.embedding = Embedding(tokens, length, shape.width, rngs=rngs)
-        self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.blocks = nnx.List([TransformerBlock(shape, rngs=rngs) for _ in range(shape.layers)])
         self.norm = nnx.LayerNorm(shape.width, rngs=rngs)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gradsurgery.lab.data.text.tokenizer import BEGIN, END, PAD
-from gradsurgery.lab.models.transformer import Block, Embedding, Shape
+from gradsurgery.lab.models.transformer import Embedding, TransformerBlock, TransformerConfig
 
 
 class Translator(nnx.Module):
@@ -20,11 +20,11 @@ class Translator(nnx.Module):
         rngs: chance for its parameters.
     """
 
-    def __init__(self, shape: Shape, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
+    def __init__(self, shape: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
         self.embedding = Embedding(tokens, length, shape.width, rngs=rngs)
-        self.encoder = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.encoder = nnx.List([TransformerBlock(shape, rngs=rngs) for _ in range(shape.layers)])
         self.encoder_norm = nnx.LayerNorm(shape.width, rngs=rngs)
-        self.decoder = nnx.List([Block(shape, cross=True, rngs=rngs) for _ in range(shape.layers)])
+        self.decoder = nnx.List([TransformerBlock(shape, cross=True, rngs=rngs) for _ in range(shape.layers)])
         self.decoder_norm = nnx.LayerNorm(shape.width, rngs=rngs)
 
     def __call__(self, source: jax.Array, target: jax.Array) -> jax.Array:
@@ -56,7 +56,7 @@ class Translator(nnx.Module):
         return self.embedding.logits(self.decoder_norm(x))
 
 
-def translated(model: Translator, source: jax.Array) -> jax.Array:
+def translate_greedily(model: Translator, source: jax.Array) -> jax.Array:
     """The most likely token after each, greedily, (batch, length); behind the end mark nothing but ``PAD``."""
     memory, memory_mask = model.encode(source)
     for block in model.decoder:

@@ -9,8 +9,8 @@ import numpy as np
 from sacrebleu import BLEU
 from tokenizers import Tokenizer
 
-from gradsurgery.lab.data.text.bitext import Parallel
-from gradsurgery.lab.data.text.tokenizer import PAD, decoded, encoded
+from gradsurgery.lab.data.text.bitext import Bitext
+from gradsurgery.lab.data.text.tokenizer import PAD, decode, encode
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import Sample
 
@@ -40,13 +40,13 @@ class Judge:
             raise UserError(f"bleu is a tokeniser of sacrebleu, such as 13a or char, but got {tokenize}") from error
 
     def __call__(
-        self, params: Tree, extra: Tree, corpus: Parallel, *, count: int, batch: int
+        self, params: Tree, extra: Tree, corpus: Bitext, *, count: int, batch: int
     ) -> tuple[float, list[Sample]]:
         """BLEU of the translations of the first so many pairs that are not too long, and the translations."""
-        fitting = (pair for pair in corpus if max(map(len, encoded(self._words, pair))) <= self._length)
+        fitting = (pair for pair in corpus if max(map(len, encode(self._words, pair))) <= self._length)
         sources, references = zip(*islice(fitting, count), strict=True)
-        tokens = self._translate(params, extra, self._filled(encoded(self._words, sources), batch))
-        outputs = decoded(self._words, np.asarray(tokens).reshape(-1, self._length)[: len(sources)])
+        tokens = self._translate(params, extra, self._filled(encode(self._words, sources), batch))
+        outputs = decode(self._words, np.asarray(tokens).reshape(-1, self._length)[: len(sources)])
         samples = [Sample(*texts) for texts in zip(sources, references, outputs, strict=True)]
         return self._bleu.corpus_score(outputs, [references]).score, samples
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from gradsurgery.lab.data.images.arrays import Images, read
-from gradsurgery.lab.data.images.memory import InMemory
-from gradsurgery.lab.data.images.overlay import inked, inks
+from gradsurgery.lab.data.images.arrays import ImageArrays
+from gradsurgery.lab.data.images.memory import MemorySource
+from gradsurgery.lab.data.images.overlay import overlay, place_digits
+from gradsurgery.lab.data.images.source import load_images
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.classification import (
     cross_entropy,
@@ -36,27 +37,29 @@ from gradsurgery.lab.train.training import Loss, Tree
 ROLES = ("main", "aux")
 
 
-def pictures_and_inks(
+def pictures_and_digits(
     settings: Mapping[str, Setting], data_dir: Path | None, *, held_out: bool
-) -> tuple[Images, Images]:
+) -> tuple[ImageArrays, ImageArrays]:
     """The backgrounds to train on, or those held out, and the digit over each of them."""
     count = int(settings["test_images" if held_out else "train_images"])
-    pictures, digits = (read(str(settings[f"{role}_data"]), data_dir, held_out=held_out, count=count) for role in ROLES)
-    return pictures, inks(pictures, digits, held_out=held_out)
+    pictures, digits = (
+        load_images(str(settings[f"{role}_data"]), data_dir, held_out=held_out, count=count) for role in ROLES
+    )
+    return pictures, place_digits(pictures, digits, held_out=held_out)
 
 
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTraining:
     """The task at given settings."""
-    both = [pictures_and_inks(settings, data_dir, held_out=held_out) for held_out in (False, True)]
+    both = [pictures_and_digits(settings, data_dir, held_out=held_out) for held_out in (False, True)]
     pictures, laid = zip(*both, strict=True)
     pixels = pictures[0].pixels.shape[1]
-    backgrounds = InMemory(*pictures, size=pixels, margin=int(settings["margin"]))
+    backgrounds = MemorySource(*pictures, size=pixels, margin=int(settings["margin"]))
     net = network(settings, pixels, {"main": backgrounds.classes, "aux": laid[0].classes})
     chunks, steps = epochs(settings, len(backgrounds))
     parts = Parts(settings)
 
     def images(data: Tree, batch: Tree) -> jax.Array:
-        return inked(backgrounds.images(data["backgrounds"], batch), data["inks"]["pixels"][batch["index"]])
+        return overlay(backgrounds.images(data["backgrounds"], batch), data["inks"]["pixels"][batch["index"]])
 
     def labels(data: Tree, batch: Tree) -> dict[str, jax.Array]:
         return {"main": backgrounds.labels(data["backgrounds"], batch), "aux": data["inks"]["labels"][batch["index"]]}
@@ -83,7 +86,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
             "inks": {name: np.concatenate([getattr(one, name) for one in laid]) for name in ("pixels", "labels")},
         },
         batches=batches,
-        looked_at=lambda held_out: backgrounds.looked_at(held_out, *parts.evaluated),
+        evaluation_batches=lambda held_out: backgrounds.evaluation_batches(held_out, *parts.evaluated),
         measure=measure,
         optimiser=descent(settings, chunks * steps, slowed=True),
         chunks=chunks,

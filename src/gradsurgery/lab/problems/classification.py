@@ -16,7 +16,7 @@ from flax import nnx
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.resnet import ResNet, ResNetShape
+from gradsurgery.lab.models.resnet import ResNet, ResNetConfig
 from gradsurgery.lab.run import Setting
 
 Tree = Any
@@ -30,7 +30,7 @@ def network(settings: Mapping[str, Setting], pixels: int, heads: Mapping[str, in
     text = str(settings["blocks"])
     if not all(number.isdigit() and int(number) for number in text.split(",")):
         raise UserError(f"blocks are their numbers in each stage, as 3,4,6,3, but got {text!r}")
-    shape = ResNetShape(
+    shape = ResNetConfig(
         tuple(int(number) for number in text.split(",")),
         bottleneck=bool(settings["bottleneck"]),
         width=int(settings["width"]),

@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from gradsurgery.lab.data.images.source import source
+from gradsurgery.lab.data.images.source import image_source
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems import weights
 from gradsurgery.lab.problems.classification import (
@@ -39,7 +39,19 @@ ROLES = ("main", "aux")
 
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTraining:
     """The task at given settings."""
-    found = {role: source(settings, role, data_dir) for role in ROLES}
+    found = {
+        role: image_source(
+            str(settings[f"{role}_data"]),
+            data_dir,
+            from_disk=bool(settings[f"{role}_from_disk"]),
+            classes=str(settings[f"{role}_classes"]),
+            train_images=int(settings["train_images"]),
+            test_images=int(settings["test_images"]),
+            pixels=int(settings["pixels"]),
+            margin=int(settings["margin"]),
+        )
+        for role in ROLES
+    }
     net = network(settings, int(settings["pixels"]), {role: one.classes for role, one in found.items()})
     chunks, steps = epochs(settings, len(found["main"]))
     parts = Parts(settings)
@@ -71,8 +83,8 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         ]
         return (dict(zip(ROLES, both, strict=True)) for both in zip(*streams, strict=True))
 
-    def looked_at(held_out: bool) -> Iterator[Tree]:
-        streams = [one.looked_at(held_out, *parts.evaluated) for one in found.values()]
+    def evaluation_batches(held_out: bool) -> Iterator[Tree]:
+        streams = [one.evaluation_batches(held_out, *parts.evaluated) for one in found.values()]
         return (dict(zip(ROLES, both, strict=True)) for both in zip(*streams, strict=True))
 
     return StepTraining(
@@ -80,7 +92,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         losses=[loss(role) for role in ROLES],
         data={role: one.data for role, one in found.items()},
         batches=batches,
-        looked_at=looked_at,
+        evaluation_batches=evaluation_batches,
         measure=measure,
         optimiser=descent(settings, chunks * steps, slowed=True),
         chunks=chunks,

@@ -11,7 +11,7 @@ RCV-1 is given out by NIST to those who ask, and is not on the hub: at the scale
 column do as well: ``--set aux_data=...``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.lab.data.hub import Stream
-from gradsurgery.lab.data.shuffle import drawn
-from gradsurgery.lab.data.text import python_text
-from gradsurgery.lab.data.text.corpus import Bytes, Corpus, packed, packed_on_disk
+from gradsurgery.lab.data.hub import ColumnStream
+from gradsurgery.lab.data.shuffle import epoch_indices
+from gradsurgery.lab.data.text.builtin import DOCUMENTS
+from gradsurgery.lab.data.text.corpus import Bytes, Corpus, pack, pack_on_disk
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.transformer import Decoder, Shape
+from gradsurgery.lab.models.transformer import Decoder, TransformerConfig
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.train.evaluation import mean_losses
@@ -33,12 +33,6 @@ from gradsurgery.lab.train.training import Loss, Tree
 
 BYTES = 256
 ROLES = ("main", "aux")
-
-BUILT_IN: dict[str, Callable[[bool], list[str]]] = {
-    "python-sources": python_text.sources,
-    "python-topics": python_text.topics,
-}
-"""Corpora that need no download: ``held out -> documents``."""
 
 
 def corpus(settings: Mapping[str, Setting], role: str, data_dir: Path | None, *, held_out: bool) -> Corpus:
@@ -53,11 +47,11 @@ def corpus(settings: Mapping[str, Setting], role: str, data_dir: Path | None, *,
     """
     name, length = str(settings[f"{role}_data"]), int(settings["length"])
     limit = None if held_out else int(settings[f"{role}_documents"])
-    if name in BUILT_IN:
-        found = packed(BUILT_IN[name](held_out)[:limit])
+    if name in DOCUMENTS:
+        found = pack(DOCUMENTS[name](held_out)[:limit])
     else:
-        stream = Stream(name, "text", data_dir, held_out=held_out, limit=limit, spread=role == "aux")
-        found = packed_on_disk(stream)
+        stream = ColumnStream(name, "text", data_dir, held_out=held_out, limit=limit, spread=role == "aux")
+        found = pack_on_disk(stream)
     return Corpus(found, length, f"the {'held-out' if held_out else 'training'} text of {name}")
 
 
@@ -71,13 +65,13 @@ def next_byte(model: Decoder, windows: jax.Array) -> jax.Array:
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
     """The task at given settings."""
     batch, length, evaluated = int(settings["batch"]), int(settings["length"]), int(settings["evaluated"])
-    shape = Shape(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
+    shape = TransformerConfig(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
     network = Functional(lambda rngs: Decoder(shape, tokens=BYTES, length=length, rngs=rngs))
     train, test = (
         {role: corpus(settings, role, data_dir, held_out=held_out) for role in ROLES} for held_out in (False, True)
     )
     looked_at = {
-        f"{role}_{split}": found[role].sample(evaluated * batch).reshape(evaluated, batch, length + 1)
+        f"{role}_{split}": found[role].evenly_spaced(evaluated * batch).reshape(evaluated, batch, length + 1)
         for role in ROLES
         for split, found in (("train", train), ("test", test))
     }
@@ -93,7 +87,9 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
     def batches(seed: int, chunk: int) -> dict[str, Bytes]:
         count = steps * batch
         return {
-            role: train[role][drawn(len(train[role]), count, (seed, number), chunk * count).reshape(steps, batch)]
+            role: train[role][
+                epoch_indices(len(train[role]), count, (seed, number), chunk * count).reshape(steps, batch)
+            ]
             for number, role in enumerate(ROLES)
         }
 

@@ -16,8 +16,9 @@ import numpy as np
 import optax
 
 from gradsurgery.lab.data.hub import load
-from gradsurgery.lab.data.shuffle import shuffled
-from gradsurgery.lab.models.spectral_norm import first_block, spectral_norm
+from gradsurgery.lab.data.images.builtin import raw_digits
+from gradsurgery.lab.data.shuffle import epoch_batches
+from gradsurgery.lab.models.spectral_norm import initial_basis, spectral_norm
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.train.loops import LoopTraining
@@ -37,7 +38,7 @@ def init(key: jax.Array, inputs: int) -> tuple[Params, list[jax.Array]]:
         {"weight": jax.random.normal(one, (n, m)) * jnp.sqrt(2 / n), "bias": jnp.zeros(m)}
         for one, n, m in zip(keys, widths, widths[1:], strict=False)
     ]
-    return params, [first_block(layer["weight"]) for layer in params]
+    return params, [initial_basis(layer["weight"]) for layer in params]
 
 
 def logits(params: Params, inputs: jax.Array) -> jax.Array:
@@ -77,12 +78,11 @@ def evaluate(params: Params, blocks: list[jax.Array], data: Data) -> dict[str, j
 
 def digits() -> Data:
     """scikit-learn's 8 x 8 digits: 1,437 to train and 360 to test, drawn once and for all."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    images, labels = images[order] / 16, labels[order].astype(np.int32)
-    return _split(images[:1437], labels[:1437], images[1437:], labels[1437:])
+    arrays = []
+    for held_out in (False, True):
+        pixels, labels = raw_digits(held_out)
+        arrays += [pixels.reshape(len(labels), -1) / 16, labels]
+    return _split(*arrays)
 
 
 def mnist(data_dir: Path | None) -> Data:
@@ -106,7 +106,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         init=lambda key: init(key, inputs),
         losses=(main, aux),
         data=data,
-        batches=lambda seed, epoch: shuffled(examples, batch, seed, epoch)[:steps],
+        batches=lambda seed, epoch: epoch_batches(examples, batch, seed, epoch)[:steps],
         optimiser=lambda lam: optax.adam(schedule),
         evaluate=evaluate,
         chunks=epochs,

@@ -23,14 +23,14 @@ import numpy as np
 import optax
 from tokenizers import Tokenizer
 
-from gradsurgery.lab.data.cache import kept
-from gradsurgery.lab.data.text.bitext import Parallel
-from gradsurgery.lab.data.text.pairs import Batch, Pairs, on_disk
-from gradsurgery.lab.data.text.tokenizer import BYTES, PAD, learned
+from gradsurgery.lab.data.cache import cached_folder
+from gradsurgery.lab.data.text.bitext import Bitext
+from gradsurgery.lab.data.text.pairs import PairBatch, TokenizedPairs, tokenize_on_disk
+from gradsurgery.lab.data.text.tokenizer import BYTES, PAD, train_tokenizer
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.transformer import Shape
-from gradsurgery.lab.models.translator import Translator, translated
+from gradsurgery.lab.models.transformer import TransformerConfig
+from gradsurgery.lab.models.translator import Translator, translate_greedily
 from gradsurgery.lab.problem import COMPARED, Outcome, Problem, Scale
 from gradsurgery.lab.problems.bleu import Judge
 from gradsurgery.lab.run import Setting
@@ -46,26 +46,26 @@ SHOWN = 3
 """How many translations are kept for people to read."""
 
 
-def vocabulary(corpora: Mapping[str, Parallel], size: int) -> Tokenizer:
+def vocabulary(corpora: Mapping[str, Bitext], size: int) -> Tokenizer:
     """Subwords of both languages and both corpora, learned once."""
 
     def write(folder: Path) -> None:
         pairs = chain.from_iterable(islice(corpus, READ) for corpus in corpora.values())
-        learned(chain.from_iterable(pairs), size).save(str(folder / "vocabulary.json"))
+        train_tokenizer(chain.from_iterable(pairs), size).save(str(folder / "vocabulary.json"))
 
     key = f"vocabulary {size} {' '.join(corpus.key for corpus in corpora.values())}"
-    return Tokenizer.from_file(str(kept(key, write) / "vocabulary.json"))
+    return Tokenizer.from_file(str(cached_folder(key, write) / "vocabulary.json"))
 
 
-def cross_entropy(model: Translator, batch: Batch) -> jax.Array:
+def cross_entropy(model: Translator, batch: PairBatch) -> jax.Array:
     """The mean over the tokens of a batch, in nats; what only fills it up does not count."""
     losses = optax.softmax_cross_entropy_with_integer_labels(model(batch.source, batch.target), batch.target)
     return jnp.mean(losses, where=batch.target != PAD)
 
 
-def cut(batch: Batch, limit: int) -> Batch:
+def cut(batch: PairBatch, limit: int) -> PairBatch:
     """Without what lies beyond the limit."""
-    return Batch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
+    return PairBatch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
 
 
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTraining:
@@ -77,7 +77,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         raise UserError(f"the vocabulary is from {BYTES + 3} to {2**16 - 1} tokens, but got {settings['vocabulary']}")
     limits = [length * (bucket + 1) // buckets for bucket in range(buckets)]
     train = {
-        role: Parallel(
+        role: Bitext(
             str(settings[f"{role}_data"]),
             data_dir,
             held_out=False,
@@ -86,15 +86,15 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         )
         for role in ROLES
     }
-    test = {role: Parallel(str(settings[f"{role}_data"]), data_dir, held_out=True) for role in ROLES}
+    test = {role: Bitext(str(settings[f"{role}_data"]), data_dir, held_out=True) for role in ROLES}
     words = vocabulary(train, int(settings["vocabulary"]))
-    shape = Shape(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
+    shape = TransformerConfig(*(int(settings[name]) for name in ("layers", "heads", "width", "hidden")))
     network = Functional(lambda rngs: Translator(shape, tokens=words.get_vocab_size(), length=length, rngs=rngs))
     loss_of = bucketed(lambda params, extra, batch: cross_entropy(network(params, extra), batch), cut, limits)
 
     seen, unseen = (
         {
-            role: Pairs(*on_disk(corpus, words), limits, batch, f"the {kind} text of {corpus.name}")
+            role: TokenizedPairs(*tokenize_on_disk(corpus, words), limits, batch, f"the {kind} text of {corpus.name}")
             for role, corpus in corpora.items()
         }
         for kind, corpora in (("training", train), ("held-out", test))
@@ -114,7 +114,10 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> LoopTrainin
         )
 
     judge = Judge(
-        words, lambda params, extra, source: translated(network(params, extra), source), str(settings["bleu"]), length
+        words,
+        lambda params, extra, source: translate_greedily(network(params, extra), source),
+        str(settings["bleu"]),
+        length,
     )
 
     def final_metrics(params: Tree, extra: Tree) -> Outcome:

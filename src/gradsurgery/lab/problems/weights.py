@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import optax
 
-from gradsurgery.lab.data.images.source import source
+from gradsurgery.lab.data.images.source import image_source
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.classification import (
     cross_entropy,
@@ -41,7 +41,16 @@ def half_square(params: Tree) -> jax.Array:
 
 def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTraining:
     """The task at given settings."""
-    found = source(settings, "main", data_dir)
+    found = image_source(
+        str(settings["main_data"]),
+        data_dir,
+        from_disk=bool(settings["main_from_disk"]),
+        classes=str(settings["main_classes"]),
+        train_images=int(settings["train_images"]),
+        test_images=int(settings["test_images"]),
+        pixels=int(settings["pixels"]),
+        margin=int(settings["margin"]),
+    )
     net = network(settings, int(settings["pixels"]), {"main": found.classes})
     chunks, steps = epochs(settings, len(found))
     parts = Parts(settings)
@@ -65,7 +74,7 @@ def build(settings: Mapping[str, Setting], data_dir: Path | None) -> StepTrainin
         losses=(main, aux),
         data=found.data,
         batches=batches,
-        looked_at=lambda held_out: found.looked_at(held_out, *parts.evaluated),
+        evaluation_batches=lambda held_out: found.evaluation_batches(held_out, *parts.evaluated),
         measure=measure,
         optimiser=descent(settings, chunks * steps, slowed=False),
         chunks=chunks,

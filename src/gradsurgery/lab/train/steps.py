@@ -23,7 +23,7 @@ class StepTraining(Training):
     Args:
         batches: ``(seed, start) -> batches``, one for each step from ``start`` on; of several processes each makes its
             own part.
-        looked_at: ``held_out -> batches`` to evaluate on, of equal sizes.
+        evaluation_batches: ``held_out -> batches`` to evaluate on, of equal sizes.
         measure: ``(params, extra, data, batch) -> metrics``, which are means over the batch.
         others: see ``Training``.
     """
@@ -32,12 +32,12 @@ class StepTraining(Training):
         self,
         *,
         batches: Callable[[int, int], Iterator[Tree]],
-        looked_at: Callable[[bool], Iterable[Tree]],
+        evaluation_batches: Callable[[bool], Iterable[Tree]],
         measure: Callable[[Tree, Tree, Tree, Tree], Mapping[str, jax.Array]],
         **others: Any,
     ) -> None:
         super().__init__(**others)
-        self._batches, self._looked_at = batches, looked_at
+        self._batches, self._evaluation_batches = batches, evaluation_batches
         self._begin = jax.jit(self._begun, compiler_options=UNOPTIMISED if jax.default_backend() == "cpu" else None)
         self._measure = jax.jit(measure)
         self._step = jax.jit(self._stepped, static_argnums=0, donate_argnums=1)
@@ -80,7 +80,7 @@ class StepTraining(Training):
         for split, held_out in (("train", False), ("test", True)):
             rows = [
                 jax.device_get(self._measure(state.params, state.extra, self._data, self._place.own(batch)))
-                for batch in self._looked_at(held_out)
+                for batch in self._evaluation_batches(held_out)
             ]
             found |= {f"{name}_{split}": np.mean([one[name] for one in rows], dtype=np.float64) for name in rows[0]}
         return row(step, found)

@@ -9,7 +9,7 @@ import numpy as np
 from gradsurgery.lab.data.shuffle import Seeds
 
 
-class Variation(NamedTuple):
+class Augmentation(NamedTuple):
     """How images are varied, one entry for each."""
 
     shift: Any
@@ -18,24 +18,24 @@ class Variation(NamedTuple):
     """(number,), whether left and right change places."""
 
 
-def drawn_variation(count: int, margin: int, seeds: Seeds, *, flips: bool) -> Variation:
+def random_augmentation(count: int, margin: int, seeds: Seeds, *, flips: bool) -> Augmentation:
     """Any crop is as likely as any other; so is either side, if images may be flipped."""
     chance = np.random.default_rng(seeds)
     shift = chance.integers(0, 2 * margin + 1, (count, 2), np.int32)
-    return Variation(shift, (chance.random(count) < 0.5) & flips)
+    return Augmentation(shift, (chance.random(count) < 0.5) & flips)
 
 
-def no_variation(count: int, margin: int) -> Variation:
+def no_augmentation(count: int, margin: int) -> Augmentation:
     """Images as they are."""
-    return Variation(np.full((count, 2), margin, np.int32), np.zeros(count, bool))
+    return Augmentation(np.full((count, 2), margin, np.int32), np.zeros(count, bool))
 
 
-def varied(images: jax.Array, variation: Variation, margin: int) -> jax.Array:
+def augment(images: jax.Array, augmentation: Augmentation, margin: int) -> jax.Array:
     """Images (number, height, width, channels), flipped, and moved by up to the margin; what comes in is black."""
-    flipped = jnp.where(variation.flip[:, None, None, None], images[:, :, ::-1], images)
+    flipped = jnp.where(augmentation.flip[:, None, None, None], images[:, :, ::-1], images)
     padded = jnp.pad(flipped, ((0, 0), (margin, margin), (margin, margin), (0, 0)))
 
     def crop(image: jax.Array, shift: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice(image, (*shift, 0), images.shape[1:])
 
-    return jax.vmap(crop)(padded, variation.shift)
+    return jax.vmap(crop)(padded, augmentation.shift)

@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image
 
 from gradsurgery.lab.data.images.arrays import Array
-from gradsurgery.lab.data.images.dataset import Table, spread
-from gradsurgery.lab.data.shuffle import Seeds, drawn
+from gradsurgery.lab.data.images.dataset import ImageDataset
+from gradsurgery.lab.data.shuffle import Seeds, epoch_indices, evenly_spaced
 from gradsurgery.lab.sweeps.workers import cores, end_with_parent
 
 Tree = Any
@@ -32,7 +32,7 @@ AHEAD = 2
 """Batches that workers make ahead."""
 
 
-class Box(NamedTuple):
+class CropBox(NamedTuple):
     """A part of an image, in its pixels."""
 
     left: float
@@ -41,7 +41,7 @@ class Box(NamedTuple):
     lower: float
 
 
-class OnDisk:
+class DiskSource:
     """Images to train on and images held out, of any sizes, made squares of one size.
 
     Args:
@@ -50,7 +50,7 @@ class OnDisk:
         size: of the squares.
     """
 
-    def __init__(self, train: Table, test: Table, *, size: int) -> None:
+    def __init__(self, train: ImageDataset, test: ImageDataset, *, size: int) -> None:
         self._size, self._train, self._test = size, train, test
         self.classes = train.classes
         self.data: Tree = {}
@@ -63,10 +63,10 @@ class OnDisk:
         """This part of each batch, from the step ``start`` on."""
         return _batches(_Training(self._train, self._size, batch, part, seeds, start), part)
 
-    def looked_at(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
         """This part of each batch of so many images to evaluate on, from all over the set."""
         table = self._test if held_out else self._train
-        places = spread(len(table), number).reshape(-1, batch)[:, part].ravel()
+        places = evenly_spaced(len(table), number).reshape(-1, batch)[:, part].ravel()
         return _batches(_Evaluation(table, self._size, places), part)
 
     def images(self, data: Tree, batch: Tree) -> jax.Array:
@@ -78,7 +78,7 @@ class OnDisk:
         return batch["labels"]
 
 
-def random_box(width: int, height: int, chance: np.random.Generator) -> Box:
+def random_crop(width: int, height: int, chance: np.random.Generator) -> CropBox:
     """8 to 100 % of an image, with sides between 3 : 4 and 4 : 3; the middle where none of ten fits."""
     for _ in range(10):
         area = width * height * chance.uniform(0.08, 1)
@@ -86,18 +86,18 @@ def random_box(width: int, height: int, chance: np.random.Generator) -> Box:
         wide, high = math.sqrt(area * ratio), math.sqrt(area / ratio)
         if wide <= width and high <= height:
             left, upper = chance.uniform(0, width - wide), chance.uniform(0, height - high)
-            return Box(left, upper, left + wide, upper + high)
-    return middle_box(width, height, 1.0)
+            return CropBox(left, upper, left + wide, upper + high)
+    return center_crop(width, height, 1.0)
 
 
-def middle_box(width: int, height: int, share: float) -> Box:
+def center_crop(width: int, height: int, share: float) -> CropBox:
     """The square in the middle of an image, with this share of its shorter side."""
     side = share * min(width, height)
     left, upper = (width - side) / 2, (height - side) / 2
-    return Box(left, upper, left + side, upper + side)
+    return CropBox(left, upper, left + side, upper + side)
 
 
-def square(image: Image.Image, box: Box, size: int) -> Array:
+def crop_and_resize(image: Image.Image, box: CropBox, size: int) -> Array:
     """The pixels of a part of an image, scaled to a square, (size, size, 3)."""
     width, height = image.size
     image.draft("RGB", (int(width * size / (box.right - box.left)), int(height * size / (box.lower - box.upper))))
@@ -117,7 +117,7 @@ class _Source(Protocol):
 class _Training:
     """One process's examples of each batch, one after the other, from a step on."""
 
-    def __init__(self, table: Table, size: int, batch: int, part: slice, seeds: Seeds, start: int) -> None:
+    def __init__(self, table: ImageDataset, size: int, batch: int, part: slice, seeds: Seeds, start: int) -> None:
         self._table, self._size, self._batch, self._part = table, size, batch, part
         self._seeds, self._start = seeds, start
 
@@ -127,17 +127,17 @@ class _Training:
     def __getitem__(self, place: Any) -> dict[str, Array]:
         step, within = divmod(int(place), self._part.stop - self._part.start)
         place = (self._start + step) * self._batch + self._part.start + within
-        number = int(drawn(len(self._table), 1, self._seeds, place)[0])
+        number = int(epoch_indices(len(self._table), 1, self._seeds, place)[0])
         chance = np.random.default_rng([*self._seeds, place, 1])
         image = self._table.image(number)
-        pixels = square(image, random_box(*image.size, chance), self._size)
+        pixels = crop_and_resize(image, random_crop(*image.size, chance), self._size)
         return {"pixels": pixels[:, ::-1] if chance.random() < 0.5 else pixels, "labels": self._table.labels[number]}
 
 
 class _Evaluation:
     """The examples at these places of a table."""
 
-    def __init__(self, table: Table, size: int, places: Array) -> None:
+    def __init__(self, table: ImageDataset, size: int, places: Array) -> None:
         self._table, self._size, self._places = table, size, places
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class _Evaluation:
         number = int(self._places[place])
         image = self._table.image(number)
         return {
-            "pixels": square(image, middle_box(*image.size, 7 / 8), self._size),
+            "pixels": crop_and_resize(image, center_crop(*image.size, 7 / 8), self._size),
             "labels": self._table.labels[number],
         }
 

@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradsurgery.lab.data.images.arrays import Images
-from gradsurgery.lab.data.images.augment import drawn_variation, no_variation, varied
-from gradsurgery.lab.data.images.dataset import spread
-from gradsurgery.lab.data.shuffle import Seeds, drawn
+from gradsurgery.lab.data.images.arrays import ImageArrays
+from gradsurgery.lab.data.images.augment import augment, no_augmentation, random_augmentation
+from gradsurgery.lab.data.shuffle import Seeds, epoch_indices, evenly_spaced
 
 Tree = Any
 
 
-class InMemory:
+class MemorySource:
     """Images to train on and images held out.
 
     Args:
@@ -26,9 +25,9 @@ class InMemory:
         margin: by how many pixels a crop moves at most, of the images as they are.
     """
 
-    def __init__(self, train: Images, test: Images, *, size: int, margin: int) -> None:
+    def __init__(self, train: ImageArrays, test: ImageArrays, *, size: int, margin: int) -> None:
         self._size, self._margin, self._train, self._test = size, margin, len(train), len(test)
-        self._flips = train.mirrored
+        self._flips = train.flippable
         self.classes = train.classes
         self.data = {
             "pixels": np.concatenate([train.pixels, test.pixels]),
@@ -42,19 +41,19 @@ class InMemory:
     def batches(self, batch: int, part: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
         """This part of each batch, from the step ``start`` on."""
         for step in count(start):
-            index = drawn(self._train, batch, seeds, step * batch)
-            variation = drawn_variation(batch, self._margin, (*seeds, step, 1), flips=self._flips)
-            yield jax.tree.map(lambda leaf: leaf[part], {"index": index, "variation": variation})
+            index = epoch_indices(self._train, batch, seeds, step * batch)
+            augmentation = random_augmentation(batch, self._margin, (*seeds, step, 1), flips=self._flips)
+            yield jax.tree.map(lambda leaf: leaf[part], {"index": index, "augmentation": augmentation})
 
-    def looked_at(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
         """This part of each batch of so many images to evaluate on, from all over the set, none of them varied."""
         first, length = (self._train, self._test) if held_out else (0, self._train)
-        for index in (first + spread(length, number)).reshape(-1, batch):
-            yield {"index": index[part], "variation": no_variation(len(index[part]), self._margin)}
+        for index in (first + evenly_spaced(length, number)).reshape(-1, batch):
+            yield {"index": index[part], "augmentation": no_augmentation(len(index[part]), self._margin)}
 
     def images(self, data: Tree, batch: Tree) -> jax.Array:
         """The images of a batch, from 0 to 1, with three channels."""
-        chosen = varied(data["pixels"][batch["index"]], batch["variation"], self._margin)
+        chosen = augment(data["pixels"][batch["index"]], batch["augmentation"], self._margin)
         shape = (len(chosen), self._size, self._size, chosen.shape[-1])
         images = chosen.astype(jnp.float32) / 255
         if images.shape != shape:

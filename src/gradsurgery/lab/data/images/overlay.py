@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from gradsurgery.lab.data.images.arrays import Array, Images
+from gradsurgery.lab.data.images.arrays import Array, ImageArrays
 
 
-def inks(backgrounds: Images, digits: Images, *, held_out: bool) -> Images:
+def place_digits(backgrounds: ImageArrays, digits: ImageArrays, *, held_out: bool) -> ImageArrays:
     """One of these digits for each background, at some place on black, as large as the background."""
     chance = np.random.default_rng(int(held_out))
     chosen = digits[chance.integers(0, len(digits), len(backgrounds))]
@@ -27,10 +27,10 @@ def inks(backgrounds: Images, digits: Images, *, held_out: bool) -> Images:
     for ink, digit, (down, right) in zip(pixels, chosen.pixels, places, strict=True):
         scaled = Image.fromarray(digit[..., 0]).resize((side, side), Image.Resampling.BILINEAR)
         ink[down : down + side, right : right + side, 0] = scaled
-    return Images(pixels, chosen.labels, digits.classes)
+    return ImageArrays(pixels, chosen.labels, digits.classes)
 
 
-def inked(backgrounds: Any, inks: Any) -> jax.Array:
+def overlay(backgrounds: Any, inks: Any) -> jax.Array:
     """Images from 0 to 1, with ink from 0 to 255 laid over them."""
     opacity = jnp.asarray(inks, jnp.float32) / 255
     return (1 - opacity) * backgrounds + opacity

@@ -1,40 +1,75 @@
-"""Where a problem's images come from: memory or disk, by its settings."""
+"""Images by name: a built-in set, a hub id or a local folder, loaded into memory or streamed from disk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from gradsurgery.lab.data.images.arrays import read
-from gradsurgery.lab.data.images.dataset import Table
-from gradsurgery.lab.data.images.disk import OnDisk
-from gradsurgery.lab.data.images.memory import InMemory
-from gradsurgery.lab.run import Setting
+import numpy as np
 
-Source: TypeAlias = InMemory | OnDisk
+from gradsurgery.lab.data.images.arrays import Array, ImageArrays
+from gradsurgery.lab.data.images.builtin import IMAGES
+from gradsurgery.lab.data.images.dataset import ImageDataset, class_range
+from gradsurgery.lab.data.images.disk import DiskSource
+from gradsurgery.lab.data.images.memory import MemorySource
+from gradsurgery.lab.errors import UserError
+
+ImageSource: TypeAlias = MemorySource | DiskSource
 T = TypeVar("T")
 
 
-def source(settings: Mapping[str, Setting], role: str, data_dir: Path | None) -> Source:
-    """The images of main or aux.
+def image_source(
+    name: str,
+    data_dir: Path | None,
+    *,
+    from_disk: bool,
+    train_images: int,
+    test_images: int,
+    pixels: int,
+    margin: int,
+    classes: str = "all",
+) -> ImageSource:
+    """Return batches of the training and held-out images of a dataset.
 
     Args:
-        settings: ``<role>_data`` names the dataset; ``<role>_classes`` are taken of it, at most ``train_images`` to
-            train on and ``test_images`` held out; ``<role>_from_disk`` says that they do not fit in memory. All are
-            made ``pixels`` wide and high; those in memory are moved by up to ``margin``.
-        role: ``main`` or ``aux``.
-        data_dir: a folder that stands in for the hub.
+        name: ``digits``, ``photographs``, or a hub id.
+        data_dir: folder whose subfolders stand in for hub ids.
+        from_disk: stream the images from disk because they do not fit in memory.
+        train_images: maximum number of images to train on.
+        test_images: maximum number of held-out images.
+        pixels: height and width that all images are scaled to.
+        margin: maximum shift of a random crop in pixels; for images in memory only.
+        classes: see ``ImageDataset``.
     """
 
-    def found(kind: Callable[..., T]) -> tuple[T, T]:
-        """What to train on, and what is held out."""
-        name, classes = str(settings[f"{role}_data"]), str(settings[f"{role}_classes"])
-        train, test = (
-            kind(name, data_dir, held_out=held_out, count=int(settings[count]), classes=classes)
-            for held_out, count in ((False, "train_images"), (True, "test_images"))
+    def both(load: Callable[..., T]) -> tuple[T, T]:
+        return (
+            load(name, data_dir, held_out=False, count=train_images, classes=classes),
+            load(name, data_dir, held_out=True, count=test_images, classes=classes),
         )
-        return train, test
 
-    size = int(settings["pixels"])
-    if settings[f"{role}_from_disk"]:
-        return OnDisk(*found(Table), size=size)
-    return InMemory(*found(read), size=size, margin=int(settings["margin"]))
+    if from_disk:
+        return DiskSource(*both(ImageDataset), size=pixels)
+    return MemorySource(*both(load_images), size=pixels, margin=margin)
+
+
+def load_images(name: str, data_dir: Path | None, *, held_out: bool, count: int, classes: str = "all") -> ImageArrays:
+    """Load images into memory; for the arguments see ``image_source`` and ``ImageDataset``."""
+    if name in IMAGES:
+        images = IMAGES[name](held_out)
+        first, last = class_range(classes, images.classes)
+        chosen = images[(images.labels >= first) & (images.labels <= last)][:count]
+        return replace(chosen, labels=chosen.labels - first, classes=last - first + 1)
+    dataset = ImageDataset(name, data_dir, held_out=held_out, classes=classes, count=count)
+    pixels: list[Array] = []
+    for index in range(len(dataset)):
+        image = dataset.image(index)
+        decoded = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+        if pixels and decoded.shape != pixels[0].shape:
+            raise UserError(
+                f"images held in memory must all have one size and one number of channels, but {name} has "
+                f"{pixels[0].shape} and {decoded.shape}"
+            )
+        pixels.append(decoded)
+    stacked = np.stack(pixels)
+    return ImageArrays(stacked if stacked.ndim == 4 else stacked[..., None], dataset.labels, dataset.classes)

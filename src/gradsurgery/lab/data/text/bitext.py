@@ -1,29 +1,24 @@
-"""Parallel text: sentences in English and the same in German, from a dataset or made on the spot."""
+"""Bitext text: sentences in English and the same in German, from a dataset or made on the spot."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from gradsurgery.lab.data.hub import Stream
-from gradsurgery.lab.data.text import number_words
+from gradsurgery.lab.data.hub import ColumnStream
+from gradsurgery.lab.data.text.builtin import SENTENCE_PAIRS
 from gradsurgery.lab.errors import UserError
 
-Sentences: TypeAlias = tuple[str, str]
+SentencePair: TypeAlias = tuple[str, str]
 """A source and its translation."""
 
-BUILT_IN: dict[str, Callable[[bool], list[Sentences]]] = {
-    "number-cardinals": number_words.cardinals,
-    "number-years": number_words.years,
-}
-"""Corpora that need no download: ``held out -> pairs``."""
 
-
-class Parallel(Iterable[Sentences]):
+class Bitext(Iterable[SentencePair]):
     """Pairs of sentences, in the order of their dataset.
 
     Args:
-        name: a name in ``BUILT_IN``, or the hub id of a dataset with a column ``translation`` of ``en`` and ``de``.
+        name: a name in ``SENTENCE_PAIRS``, or the hub id of a dataset with a column ``translation``
+             of ``en`` and ``de``.
         data_dir: a folder that stands in for the hub.
         held_out: whether to take what is kept for evaluation.
         limit: how many pairs to take at most.
@@ -40,17 +35,17 @@ class Parallel(Iterable[Sentences]):
         spread: bool = False,
     ) -> None:
         self.name = name
-        self._pairs: list[Sentences] | Stream
-        if name in BUILT_IN:
-            self._pairs = BUILT_IN[name](held_out)[:limit]
+        self._pairs: list[SentencePair] | ColumnStream
+        if name in SENTENCE_PAIRS:
+            self._pairs = SENTENCE_PAIRS[name](held_out)[:limit]
             self.key = hashlib.sha256(repr(self._pairs).encode()).hexdigest()
         else:
-            self._pairs = Stream(name, "translation", data_dir, held_out=held_out, limit=limit, spread=spread)
+            self._pairs = ColumnStream(name, "translation", data_dir, held_out=held_out, limit=limit, spread=spread)
             self.key = self._pairs.key
 
-    def __iter__(self) -> Iterator[Sentences]:
+    def __iter__(self) -> Iterator[SentencePair]:
         """The pairs."""
-        if not isinstance(self._pairs, Stream):
+        if not isinstance(self._pairs, ColumnStream):
             yield from self._pairs
             return
         for row in self._pairs:

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradsurgery.lab.data.cache import kept, mapped
-from gradsurgery.lab.data.hub import Stream
+from gradsurgery.lab.data.cache import cached_folder, memmap
+from gradsurgery.lab.data.hub import ColumnStream
+from gradsurgery.lab.data.shuffle import evenly_spaced
 from gradsurgery.lab.errors import UserError
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -28,7 +29,7 @@ class Corpus:
         name: what to call it if it is too short.
 
     Example:
-        >>> corpus = Corpus(packed(["ab", "cde"]), length=3)
+        >>> corpus = Corpus(pack(["ab", "cde"]), length=3)
         >>> [bytes(window) for window in corpus[[0, 1]]]
         [b'ab\x00c', b'cde\x00']
     """
@@ -46,25 +47,25 @@ class Corpus:
         first = np.asarray(indices)[..., None] * self.length
         return self._data[first + np.arange(self.length + 1)]
 
-    def sample(self, count: int) -> Bytes:
-        """So many windows, spread evenly from the first to the last; all, and then the first again, if it has fewer."""
-        return self[np.arange(count) * max(len(self), count) // count % len(self)]
+    def evenly_spaced(self, count: int) -> Bytes:
+        """Return ``count`` windows at equal distances; all, then the first ones again, if there are fewer."""
+        return self[evenly_spaced(max(len(self), count), count) % len(self)]
 
 
-def packed(documents: Iterable[str]) -> Bytes:
+def pack(documents: Iterable[str]) -> Bytes:
     """Documents as bytes, in memory."""
-    return np.frombuffer(b"".join(_encoded(documents)), np.uint8)
+    return np.frombuffer(b"".join(_encode(documents)), np.uint8)
 
 
-def packed_on_disk(documents: Stream) -> Bytes:
+def pack_on_disk(documents: ColumnStream) -> Bytes:
     """Documents as bytes, in a file that is made once and mapped: they may be more than fits in memory."""
 
     def write(folder: Path) -> None:
         with (folder / "bytes").open("wb") as file:
-            file.writelines(_encoded(documents))
+            file.writelines(_encode(documents))
 
-    return mapped(kept(f"UTF-8 {documents.key}", write) / "bytes", np.uint8)
+    return memmap(cached_folder(f"UTF-8 {documents.key}", write) / "bytes", np.uint8)
 
 
-def _encoded(documents: Iterable[str]) -> Iterator[bytes]:
+def _encode(documents: Iterable[str]) -> Iterator[bytes]:
     return (document.encode("utf-8", "replace") + b"\0" for document in documents)

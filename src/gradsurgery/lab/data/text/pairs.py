@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from gradsurgery.lab.data.cache import kept, mapped
+from gradsurgery.lab.data.cache import cached_folder, memmap
 from gradsurgery.lab.data.shuffle import Indices, Seeds, permutation
-from gradsurgery.lab.data.text.bitext import Parallel, Sentences
-from gradsurgery.lab.data.text.tokenizer import PAD, encoded
+from gradsurgery.lab.data.text.bitext import Bitext, SentencePair
+from gradsurgery.lab.data.text.tokenizer import PAD, encode
 from gradsurgery.lab.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Pairs of one bucket; or several such batches, along a first axis."""
 
     source: Any
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     """Which one: beyond its limit there is nothing but ``PAD``."""
 
 
-class Pairs:
+class TokenizedPairs:
     """Pairs as tokens, in batches.
 
     Args:
@@ -59,15 +59,15 @@ class Pairs:
                 f"{name} needs {batch} pairs of about one length, of at most {limits[-1]} tokens, for a batch, but has "
                 f"{counts.sum()} so short in all"
             )
-        self._epoch = lru_cache(maxsize=2)(self._planned)
+        self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
 
-    def batches(self, count: int, seeds: Seeds, start: int) -> Batch:
+    def batches(self, count: int, seeds: Seeds, start: int) -> PairBatch:
         """So many batches from the one at ``start`` on, in epochs of which each has an order of its own."""
         places = range(start, start + count)
         chosen = np.stack([self._epoch(seeds, place // self._in_epoch)[place % self._in_epoch] for place in places])
-        return Batch(self._side(chosen, 0), self._side(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
+        return PairBatch(self._side(chosen, 0), self._side(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
 
-    def _planned(self, seeds: Seeds, epoch: int) -> Indices:
+    def _plan_epoch(self, seeds: Seeds, epoch: int) -> Indices:
         """The pairs of each batch of an epoch, (batches, pairs)."""
         order = permutation(len(self._lengths), seeds, epoch)
         found = []
@@ -86,11 +86,11 @@ class Pairs:
         return np.where(inside, self._tokens[np.where(inside, starts[..., None] + places, 0)], PAD).astype(np.int32)
 
 
-def tokenised(pairs: Iterable[Sentences], vocabulary: Tokenizer) -> Iterator[tuple[Array, Array]]:
+def tokenize(pairs: Iterable[SentencePair], vocabulary: Tokenizer) -> Iterator[tuple[Array, Array]]:
     """Tokens and lengths of some thousand pairs at a time."""
     pairs = iter(pairs)
     while some := list(islice(pairs, 10_000)):
-        sides = zip(*(encoded(vocabulary, side) for side in zip(*some, strict=True)), strict=True)
+        sides = zip(*(encode(vocabulary, side) for side in zip(*some, strict=True)), strict=True)
         rows = [row for pair in sides for row in pair]
         yield (
             np.fromiter((token for row in rows for token in row), np.uint16),
@@ -98,14 +98,14 @@ def tokenised(pairs: Iterable[Sentences], vocabulary: Tokenizer) -> Iterator[tup
         )
 
 
-def on_disk(pairs: Parallel, vocabulary: Tokenizer) -> tuple[Array, Array]:
+def tokenize_on_disk(pairs: Bitext, vocabulary: Tokenizer) -> tuple[Array, Array]:
     """Tokens and lengths of all pairs, in files that are made once and mapped: they may be more than fits in memory."""
 
     def write(folder: Path) -> None:
         with (folder / "tokens").open("wb") as all_tokens, (folder / "lengths").open("wb") as all_lengths:
-            for tokens, lengths in tokenised(pairs, vocabulary):
+            for tokens, lengths in tokenize(pairs, vocabulary):
                 tokens.tofile(all_tokens)
                 lengths.tofile(all_lengths)
 
-    folder = kept(f"pairs {pairs.key} {vocabulary.to_str()}", write)
-    return mapped(folder / "tokens", np.uint16), mapped(folder / "lengths", np.int32).reshape(-1, 2)
+    folder = cached_folder(f"pairs {pairs.key} {vocabulary.to_str()}", write)
+    return memmap(folder / "tokens", np.uint16), memmap(folder / "lengths", np.int32).reshape(-1, 2)

@@ -9,11 +9,11 @@ PAD, BEGIN, END = 0, 1, 2
 """Tokens that are no text: what fills up a sentence, and what stands before and behind it."""
 
 
-def learned(texts: Iterable[str], size: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
     """A vocabulary of at most so many tokens, 259 of them the single bytes and marks; the same for the same texts.
 
     Example:
-        >>> vocabulary = learned(["one two", "eins zwei"] * 10, size=270)
+        >>> vocabulary = train_tokenizer(["one two", "eins zwei"] * 10, size=270)
         >>> vocabulary.decode(vocabulary.encode("zwei one").ids)
         'zwei one'
     """
@@ -30,13 +30,13 @@ def learned(texts: Iterable[str], size: int) -> Tokenizer:
     return vocabulary
 
 
-def encoded(vocabulary: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+def encode(vocabulary: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """The tokens of each text, with the end mark behind them."""
     vocabulary.encode_special_tokens = True  # a "<pad>" in the text is text
     return [[*found.ids, END] for found in vocabulary.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
-def decoded(vocabulary: Tokenizer, rows: Iterable[Sequence[int]]) -> list[str]:
+def decode(vocabulary: Tokenizer, rows: Iterable[Sequence[int]]) -> list[str]:
     """The text of each row of tokens, up to its end mark."""
     rows = [list(map(int, row)) for row in rows]
     return [vocabulary.decode(row[: row.index(END)] if END in row else row) for row in rows]

@@ -1,6 +1,6 @@
 """A sheet of samples of Cifar10Mnist, as in the paper's appendix.
 
-python -m gradsurgery.lab.data.images.sheet sheet.png --scale laptop --data-dir data
+python -m gradsurgery.lab.problems.cifar10mnist_samples samples.png --scale laptop --data-dir data
 """
 
 import argparse
@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from gradsurgery.lab.data.images.arrays import Images
-from gradsurgery.lab.data.images.overlay import inked
+from gradsurgery.lab.data.images.arrays import ImageArrays
+from gradsurgery.lab.data.images.overlay import overlay
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problems import cifar10mnist
 
 
-def sheet(pictures: Images, inks: Images, rows: int = 3, columns: int = 10) -> Figure:
+def sheet(pictures: ImageArrays, inks: ImageArrays, rows: int = 3, columns: int = 10) -> Figure:
     """The first pictures with the digits over them, and both labels."""
     figure = Figure(figsize=(columns, 1.25 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flat
-    images = np.asarray(inked(pictures.pixels[: rows * columns] / 255, inks.pixels[: rows * columns]))
+    images = np.asarray(overlay(pictures.pixels[: rows * columns] / 255, inks.pixels[: rows * columns]))
     for panel, image, label, digit in zip(panels, images, pictures.labels, inks.labels, strict=False):
         panel.imshow(image)
         panel.set_title(f"{label}, {digit}", fontsize=9)
@@ -37,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         settings = cifar10mnist.problem.scale(options.scale).settings
-        both = cifar10mnist.pictures_and_inks(settings, options.data_dir, held_out=False)
+        both = cifar10mnist.pictures_and_digits(settings, options.data_dir, held_out=False)
     except UserError as error:
         parser.error(str(error))
     sheet(*both).savefig(options.path, dpi=100)
