@@ -1,13 +1,20 @@
-"""One step of a method, planned on symbols: what is left for a front end is two passes over memory.
+"""One step of a method, planned on symbols: a front end is left with two passes over memory.
 
-A front end gives the inner products that are asked of it, and gets the weights of the direction over the vectors that
-it holds and the rule by which averages move:
+A front end answers inner products. It gets back the weights of the direction over the vectors that it holds, and the
+rule that updates its averages:
 
     direction = sum of weights[name] * vector[name]
-    average   = (1 - rho) * average + rho * gradient   where the step is sound, else unchanged
+    average   = keep * average + take * gradient       if the step is sound, else unchanged
 
-A step is sound if every inner product asked for is finite, and so is |g|^2 of each gradient that feeds an average and
-is in none of them. In an unsound step the weight of main is NaN, so that whatever guards the optimiser skips it.
+Front ends keep averages corrected for their start at zero. With mass_t the moving average of the number 1,
+
+    mass' = (1 - rho) mass + rho,   keep = (1 - rho) mass / mass',   take = rho / mass' = 1 - keep
+
+so that the first average is the first gradient. Uncorrected it would be rho times that, and its square would underflow
+long before the gradient's does.
+
+A step is sound if every inner product is finite, |g|^2 of each gradient that feeds an average is finite, and so are all
+weights. In an unsound step the weight of main is NaN, so that whatever guards the optimiser skips the step.
 """
 
 from collections.abc import Callable
@@ -17,7 +24,7 @@ from typing import Any, NamedTuple
 
 from gradsurgery.diagnostics import diagnosis
 from gradsurgery.method import Method, Step
-from gradsurgery.scalar import Scalar, ratio
+from gradsurgery.scalar import Scalar, smallest_square
 from gradsurgery.vector import Gram, Pair
 
 
@@ -27,15 +34,17 @@ class Plan(NamedTuple):
     weights: dict[str, Scalar]
     """The direction, over the vectors of ``basis``."""
     sound: Scalar
-    """Whether averages, mass and memory may move."""
-    rho: Scalar | None
-    """The share of the new gradient in its average."""
+    """Whether averages, mass and memory are updated."""
+    keep: Scalar
+    """The weight of the old average in the new one; 1 for a method without averages."""
+    take: Scalar
+    """The weight of the new gradient in its average: 1 - keep, formed without rounding keep."""
     mass: Scalar
-    """The moving average of the number 1, by which averages are corrected for their start at zero, after this step."""
+    """The moving average of the number 1 after this step."""
     memory: tuple[Scalar, ...]
     """The method's own scalars after this step."""
     diagnostics: Callable[[], dict[str, Scalar]]
-    """What the step was like, told when asked, as few steps are."""
+    """Diagnostics, computed lazily: most steps never read them."""
 
 
 def basis(method: Method, aux_count: int) -> tuple[str, ...]:
@@ -57,13 +66,13 @@ def plan(
     """Run a method's formula on symbols.
 
     Args:
-        method: the method, schedules and all.
-        aux_count: how many auxiliary gradients there are.
+        method: the method; schedules are resolved here.
+        aux_count: the number of auxiliary gradients.
         dot: the inner product of two vectors, by their names in ``basis(method, aux_count)``.
         steps: the number of steps before this one.
         mass: ``Plan.mass`` of the step before.
-        memory: ``Plan.memory`` of the step before; None for the start.
-        measure: whether to ask for all inner products, so that the diagnostics are complete.
+        memory: ``Plan.memory`` of the step before; None in the first step.
+        measure: whether to ask for every inner product, which makes the diagnostics complete.
 
     Example:
         >>> from gradsurgery import mixed
@@ -73,9 +82,14 @@ def plan(
     method.check_aux_count(aux_count)
     now = method.resolve(steps)
     names = basis(method, aux_count)
-    gram = Gram(names, dot)
+
+    def product(a: str, b: str) -> Scalar:
+        value = dot(a, b)
+        return value * (value >= smallest_square(value)) if a == b else value
+
+    gram = Gram(names, product)
     main, *others = (gram.vector(name) for name in names)
-    aux, averages = others[:aux_count], [ratio(1.0, mass) * average for average in others[aux_count:]]
+    aux, averages = others[:aux_count], others[aux_count:]
     step = Step(
         main,
         tuple(aux),
@@ -85,31 +99,38 @@ def plan(
     direction, memory = now.direction(step), now.remember(step)
 
     for name in names[: method.averages]:
-        if not any(name in pair for pair in gram.products):
-            gram.product(name, name)
-    asked = list(gram.products.values())
+        gram.product(name, name)
+    numbers = [*gram.products.values(), *direction.weights.values(), *memory]
     for u, v in combinations_with_replacement(names, 2) if measure else ():
         gram.product(u, v)
 
-    nothing = sum(0 * product for product in asked)  # NaN if one of them is not finite
-    sound = nothing == 0
+    zero = sum(0 * number for number in numbers)  # NaN if one of them is not finite
+    sound = zero == 0
     rho = getattr(now, "rho", None)
+    keep, take, new_mass = (1.0, 0.0, mass) if rho is None else _average_weights(rho, mass)
     return Plan(
-        weights={**direction.weights, "main": direction.weights.get("main", 0) + nothing},
+        weights={**direction.weights, "main": direction.weights.get("main", 0) + zero},
         sound=sound,
-        rho=rho,
-        mass=mass if rho is None else (1 - rho) * mass + rho,
+        keep=keep,
+        take=take,
+        mass=new_mass,
         memory=memory,
         diagnostics=partial(_diagnostics, sound, now, names, direction.weights, gram.products),
     )
 
 
-def _diagnostics(sound: Scalar, *told: Any) -> dict[str, Scalar]:
-    return {"sound": sound, **diagnosis(*told)}
+def _average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """``keep``, ``take`` and the new mass. 1 - rho is formed before a front end rounds it: rho may be close to 1."""
+    old = (1 - rho) * mass
+    return old / (old + rho), rho / (old + rho), old + rho
+
+
+def _diagnostics(sound: Scalar, *step: Any) -> dict[str, Scalar]:
+    return {"sound": sound, **diagnosis(*step)}
 
 
 def required_products(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:
-    """The inner products that a step asks for: always the same, as formulas do not branch.
+    """The inner products that a step asks for: the same in every step, since formulas do not branch.
 
     Example:
         >>> from gradsurgery import bloop

@@ -25,9 +25,14 @@ class ReferenceState:
     averages: tuple[Array, ...]
     """Moving averages, started at zero, of main and of each level above the last; none without rho."""
     mass: float
-    """The moving average of the number 1: an average over its mass is free of the bias of its start."""
+    """The moving average of the number 1."""
     memory: tuple[float, ...]
     """The method's own scalars."""
+
+    @property
+    def corrected(self) -> tuple[Array, ...]:
+        """The averages over their mass, free of the bias of their start; front ends keep these."""
+        return tuple(average / (self.mass or 1.0) for average in self.averages)
 
 
 class Reference:
@@ -60,13 +65,14 @@ class Reference:
     def _step(self, gradients: list[Array]) -> Array:
         now, state = self.method.resolve(self.state.steps), self.state
         averages = state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
-        corrected: list[Any] = [average / (state.mass or 1.0) for average in averages]
+        corrected: tuple[Any, ...] = replace(state, averages=averages).corrected
         main, *aux = cast(list[Any], gradients)  # arrays have the operators of a Vector
-        step = Step(main, tuple(aux), tuple(corrected or [main, *aux][: now.averaged]), state.memory)
+        step = Step(main, tuple(aux), corrected or (main, *aux)[: now.averaged], state.memory)
         direction = cast(Array, now.direction(step))
 
         vectors = dict(zip(basis(now, len(gradients) - 1), [*gradients, *averages], strict=True))
-        sound = all(np.isfinite(vectors[a] @ vectors[b]) for a, b in required_products(now, len(gradients) - 1))
+        products = [vectors[a] @ vectors[b] for a, b in required_products(now, len(gradients) - 1)]
+        sound = bool(np.isfinite(products).all() and np.isfinite(direction).all())
         state = replace(state, steps=state.steps + 1, averages=averages)
         if sound:
             rho = getattr(now, "rho", None) or 0.0

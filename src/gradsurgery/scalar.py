@@ -38,6 +38,18 @@ def root(a: Scalar) -> Scalar:
 
 
 def tolerance(a: Scalar) -> float:
-    """How much of a squared length rounding may leave over, by the type of ``a``: 1e-12 for float64, 1e-5 below."""
+    """The part of a squared length that may be rounding error, by the type of ``a``: 1e-12 for float64, else 1e-5."""
+    return 1e-12 if _is_float64(a) else 1e-5
+
+
+def smallest_square(a: Scalar) -> float:
+    """The smallest squared length that is not zero, by the type of ``a``: 1e-295 for float64, else 1e-32.
+
+    A sum of squares below it has lost terms to underflow. Its ratio to other inner products would be wrong.
+    """
+    return 1e-295 if _is_float64(a) else 1e-32
+
+
+def _is_float64(a: Scalar) -> bool:
     dtype = getattr(a, "dtype", None)
-    return 1e-12 if dtype is None or dtype.itemsize >= 8 else 1e-5
+    return dtype is None or dtype.itemsize >= 8

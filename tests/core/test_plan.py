@@ -32,7 +32,7 @@ class Planned:
             self.method, len(gradients) - 1, dot, steps=self.steps, mass=self.mass, memory=self.memory, measure=False
         )
         self.averages = [
-            (1 - step.rho) * a + step.rho * g for a, g in zip(averages, gradients, strict=False)
+            step.keep * a + step.take * g for a, g in zip(averages, gradients, strict=False)
         ]  # the tests' gradients are finite
         self.steps, self.mass, self.memory = self.steps + 1, step.mass, step.memory
         return sum(weight * vectors[name] for name, weight in step.weights.items())
@@ -65,11 +65,15 @@ def test_bloop_asks_for_two_inner_products_and_one_for_soundness():
     assert set(required_products(gs.bloop(lam=0.1, rho=None), 1)) == {("main", "aux"), ("main", "main")}
 
 
-def test_a_gradient_that_feeds_an_average_and_is_in_an_inner_product_is_not_asked_for_again():
-    levels = required_products(gs.bloop(lam=(0.1, 0.1)), 2)
-    assert ("main", "main") in levels
-    assert ("aux", "aux") not in levels  # <aux, average> shows whether aux is finite
-    assert ("main", "main") not in required_products(gs.pcgrad(lam=0.1, rho=0.1), 1)
+@pytest.mark.parametrize(("method", "fed"), [
+    (gs.bloop(lam=0.1), ["main"]),
+    (gs.bloop(lam=(0.1, 0.1)), ["main", "aux"]),
+    (gs.pcgrad(lam=0.1, rho=0.1), ["main"]),
+    (gs.dynamic_barrier(lam=0.1, rho=0.1), ["main"]),
+])  # fmt: skip
+def test_the_square_of_each_gradient_that_feeds_an_average_is_asked_for(method, fed):
+    products = required_products(method, method.aux_count)
+    assert all((name, name) in products for name in fed)
 
 
 def test_mixed_asks_for_nothing():

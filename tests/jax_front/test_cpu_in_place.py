@@ -50,7 +50,7 @@ def assert_as_reference(method, gradients):
     for now, (direction, *averages) in zip(gradients, run(gsj.surgery(method), gradients), strict=True):
         expected = reference(*now.astype(np.float64))
         assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
-        for average, wanted in zip(averages, reference.state.averages, strict=True):
+        for average, wanted in zip(averages, reference.state.corrected, strict=True):
             assert_allclose(average, wanted, atol=1e-5 * np.linalg.norm(wanted))
 
 

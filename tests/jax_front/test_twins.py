@@ -36,7 +36,7 @@ def run_jax(method, gradients, like, dtype):
 
 def run_reference(method, gradients):
     step = gs.Reference(method)
-    found = [(step(*now), step.state.averages) for now in gradients]
+    found = [(step(*now), step.state.corrected) for now in gradients]
     return np.array([direction for direction, _ in found]), [
         np.array(one) for one in zip(*(averages for _, averages in found), strict=True)
     ]

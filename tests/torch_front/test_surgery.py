@@ -56,7 +56,7 @@ def test_a_parameter_reached_before_but_not_now_lets_its_average_fade():
     surgery.backward(trunk.sum(), trunk.sum())
     surgery.apply()
     assert head.grad is None
-    torch.testing.assert_close(surgery.state_dict()["averages"][0][1], torch.full((2,), 0.25))
+    torch.testing.assert_close(surgery.state_dict()["averages"][0][1], torch.full((2,), 1 / 3))
 
 
 def test_tied_parameters_and_groups_count_once():

@@ -56,7 +56,7 @@ def run(method, gradients, dtype, **options):
             flat([p.grad for p in parameters]),
             [flat(level) for level in averages],
             direction,
-            reference.state.averages,
+            reference.state.corrected,
         )
 
 
@@ -169,7 +169,7 @@ def test_types_and_layouts_may_differ_within_a_model_and(shift, compiled):
         expected = reference(*(flat(loss) for loss in gradients))
         surgery.apply()
         assert off(flat([one.grad for one in parameters]), expected) < 2**-8  # of bfloat16
-        assert off(flat(surgery.state_dict()["averages"][0]), reference.state.averages[0]) < 1e-6
+        assert off(flat(surgery.state_dict()["averages"][0]), reference.state.corrected[0]) < 1e-6
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="PyTorch before grad_dtype")

@@ -19,9 +19,10 @@ class SurgeryState(NamedTuple):
     steps: jax.Array
     """Steps so far, unsound ones too."""
     averages: tuple[Tree, ...]
-    """Moving averages of main's gradients and of each level above the last, in float32 at least; none without rho."""
+    """Moving averages of main's gradients and of each level above the last, corrected for their start at zero, in
+    float32 at least; none without rho."""
     mass: jax.Array
-    """The moving average of the number 1: an average over its mass is free of the bias of its start at zero."""
+    """The moving average of the number 1, from which the correction is computed."""
     memory: tuple[jax.Array, ...]
     """The method's own scalars."""
     diagnostics: dict[str, jax.Array]
@@ -96,8 +97,7 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         )
 
         weights = [step.weights.get(name) for name in names]
-        rho = 0.0 if step.rho is None else step.sound * step.rho
-        direction, averages = formed(weights, rho, gradients, state.averages)
+        direction, averages = formed(weights, step.keep, step.sound * step.take, gradients, state.averages)
 
         def carried(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)

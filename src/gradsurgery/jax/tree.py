@@ -59,20 +59,23 @@ def combination(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree)
     return jax.tree.map(leaf, like, *trees)
 
 
-def moved(averages: tuple[Tree, ...], gradients: tuple[Tree, ...], rho: jax.Array) -> tuple[Tree, ...]:
-    """(1 - rho) average + rho gradient; averages as they were if rho is not above 0, as in an unsound step.
+def update_averages(
+    averages: tuple[Tree, ...], gradients: tuple[Tree, ...], keep: jax.Array, take: jax.Array
+) -> tuple[Tree, ...]:
+    """keep * average + take * gradient; unchanged if ``take`` is 0 or NaN, as in an unsound step.
 
     Args:
-        averages: to be moved.
-        gradients: those that they are of, and maybe more.
-        rho: the share of a gradient.
+        averages: the averages of the first gradients.
+        gradients: the gradients, main first.
+        keep: the weight of an average.
+        take: the weight of its gradient.
     """
 
-    def leaf(old: jax.Array, new: jax.Array) -> jax.Array:
-        # where, not a product with rho: 0 times NaN is NaN
-        return jnp.where(rho > 0, _times(1 - rho, old) + _times(rho, new.astype(old.dtype)), old)
+    def update(old: jax.Array, new: jax.Array) -> jax.Array:
+        # where, not a product with take: 0 times NaN is NaN
+        return jnp.where(take > 0, _times(keep, old) + _times(take, new.astype(old.dtype)), old)
 
-    return jax.tree.map(leaf, averages, gradients[: len(averages)])
+    return jax.tree.map(update, averages, gradients[: len(averages)])
 
 
 def _inner(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -42,7 +42,6 @@ class Formula:
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
         """The same, by the places of their factors among the vectors."""
         self._weighted: tuple[str, ...] = ()
-        self._rho: Scalar | None = None
         self._written = self._write() if _fixed(method) else None
 
     def plan(self, products: Sequence[Scalar], state: State, scale: Scalar | None = None) -> Plan:
@@ -68,11 +67,12 @@ class Formula:
     def _quick(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
         if self._written is None:
             return self._planned(products, steps, mass, memory)
-        sound, new, *rest = self._written(*products, mass, *memory)
+        sound, keep, take, new, *rest = self._written(*products, mass, *memory)
         return Plan(
             weights=dict(zip(self._weighted, rest, strict=False)),
             sound=sound,
-            rho=self._rho,
+            keep=keep,
+            take=take,
             mass=new,
             memory=tuple(rest[len(self._weighted) :]),
             diagnostics=partial(self._told, products, steps, mass, memory),
@@ -102,8 +102,9 @@ class Formula:
         known = {pair: tape.symbol("_".join(pair)) for pair in self.pairs}
         mass, *memory = map(tape.symbol, ("mass", *self.method.memory))
         step = plan(self.method, self._aux_count, dot=lambda a, b: known[a, b], mass=mass, memory=tuple(memory))
-        self._weighted, self._rho = tuple(step.weights), step.rho
-        return tape.function([step.sound, step.mass, *step.weights.values(), *step.memory])
+        self._weighted = tuple(step.weights)
+        numbers = [step.sound, step.keep, step.take, step.mass, *step.weights.values(), *step.memory]
+        return tape.function(numbers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To be pickled without the function, which is written anew."""

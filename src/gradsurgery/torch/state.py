@@ -28,7 +28,7 @@ class State:
         self.steps = 0
         """Steps so far, unsound ones too."""
         self.mass: Scalar = numbers.scalar(0.0)
-        """The moving average of the number 1: an average over its mass is free of the bias of its start at zero."""
+        """The moving average of the number 1, from which averages are corrected for their start at zero."""
         self.memory: tuple[Scalar, ...] = (self.mass,) * len(method.memory)
         """The method's own scalars."""
 

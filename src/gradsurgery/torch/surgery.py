@@ -116,7 +116,7 @@ class Surgery:
         if alike is not True:
             weights[0] = numbers.chosen(alike, weights[0], torch.nan)
         for some, _ in over:
-            some.finish(weights, 0.0 if step.rho is None else step.rho * sound, unscale)
+            some.finish(weights, step.keep, step.take * sound, unscale)
         for parameter, direction in zip(self._parameters, directions, strict=True):
             parameter.grad = direction
         self._gathering.clear()

@@ -21,14 +21,15 @@ class Passes(Protocol):
     def products(self) -> Sequence[Scalar]:
         """The inner products."""
 
-    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
+    def finish(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
         """Write the direction over the last gradient and move the averages, both in place.
 
-            direction = sum of weights * vectors,   average <- (1 - rho) average + unscale rho gradient   if rho > 0
+            direction = sum of weights * vectors,   average <- keep average + take unscale gradient   if take > 0
 
         Args:
             weights: one for each gradient and average.
-            rho: the speed of the averages, 0 in an unsound step.
+            keep: the weight of the old average.
+            take: the weight of its gradient, 0 in an unsound step; keep + take = 1.
             unscale: one over what the gradients are multiplied by, if they are.
         """
 

@@ -41,15 +41,15 @@ class Compiled:
         rest = [torch.stack(list(self._rest.products()))] if self._rest else []
         return torch.stack([*found, *rest]).sum(0).unbind()
 
-    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
+    def finish(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
         first = self._blocks[0]
-        numbers = Numbers(first.device, wide(first.dtype)).scalars([*weights, rho, 1.0 if unscale is None else unscale])
-        *row, share, less = numbers
+        scalars = Numbers(first.device, wide(first.dtype))
+        *row, old, new, factor = scalars.scalars([*weights, keep, take, 1.0 if unscale is None else unscale])
         for bunch in self._bunches:
-            self._kernels.finish(bunch, len(first.gradients), torch.stack(row), share, less)
+            self._kernels.finish(bunch, len(first.gradients), torch.stack(row), old, new, factor)
         if self._rest:
-            self._rest.finish(weights, rho, unscale)
+            self._rest.finish(weights, keep, take, unscale)
         for block in self._blocks:
             block.hand_back()
 
@@ -73,9 +73,9 @@ class Kernels:
         found: Tensor = self._called(self._products, bunch, pairs)
         return found
 
-    def finish(self, bunch: Bunch, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
+    def finish(self, bunch: Bunch, count: int, weights: Tensor, keep: Tensor, take: Tensor, unscale: Tensor) -> None:
         """Write the direction and move the averages, given the number of gradients in a block."""
-        self._called(self._finish, bunch, count, weights, rho, unscale)
+        self._called(self._finish, bunch, count, weights, keep, take, unscale)
 
     def _called(self, kernel: Callable[..., Any], bunch: Bunch, *arguments: Any) -> Any:
         key = kernel, *((vector.device, vector.dtype) for vector in bunch[0])
@@ -92,13 +92,13 @@ def _products(blocks: Bunch, pairs: Pairs) -> Tensor:
     return torch.stack(rows).sum(0)
 
 
-def _finish(blocks: Bunch, count: int, weights: Tensor, rho: Tensor, unscale: Tensor) -> None:
+def _finish(blocks: Bunch, count: int, weights: Tensor, keep: Tensor, take: Tensor, unscale: Tensor) -> None:
     for block in blocks:
         vectors = widened(block)
         direction = sum(vector * weight for vector, weight in zip(vectors, weights, strict=True))
         for average, gradient in zip(block[count:], vectors, strict=False):
-            # where, not a product with rho: 0 times NaN is NaN
-            average.copy_(torch.where(rho > 0, average + (gradient * unscale - average) * rho, average))
+            # where, not a product with take: 0 times NaN is NaN
+            average.copy_(torch.where(take > 0, keep * average + take * (gradient * unscale), average))
         block[count - 1].copy_(direction)
 
 

@@ -32,14 +32,15 @@ class Eager:
         row = torch.stack(dots).view(-1, len(self._pairs)).sum(0)
         return row.unbind() if apart(row.device) else row.tolist()
 
-    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
+    def finish(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
         first, _ = self._blocks[0]
         numbers = Numbers(first.device, wide(first.dtype))
         form = partial(
             _form_unseen if apart(first.device) else _form,
             numbers.scalars(weights),
-            numbers.scalar(rho),
+            numbers.scalar(keep),
+            numbers.scalar(take),
             None if unscale is None else numbers.scalar(unscale),
         )
         for block, pieces in reversed(self._blocks):  # backwards, as what was read last is still in the cache
@@ -53,7 +54,8 @@ class Eager:
 
 def _form(
     weights: Sequence[float],
-    rho: float,
+    keep: float,
+    take: float,
     unscale: float | None,
     gradients: Sequence[Tensor],
     averages: Sequence[Tensor],
@@ -68,14 +70,19 @@ def _form(
         direction.mul_(own).add_(others[0], alpha=before[0])
     for vector, weight in zip([*others[1:], *averages], [*before[1:], *weights[len(gradients) :]], strict=True):
         direction.add_(vector, alpha=weight)
-    if rho > 0:
+    if take > 0:
         for average, gradient in zip(averages, sources, strict=False):
-            average.lerp_(gradient if unscale is None else gradient * unscale, rho)
+            unscaled = gradient if unscale is None else gradient * unscale
+            if take < 0.5:
+                average.lerp_(unscaled, take)
+            else:  # lerp would round 1 - take
+                torch.lerp(unscaled, average, keep, out=average)
 
 
 def _form_unseen(
     weights: Sequence[Tensor],
-    rho: Tensor,
+    keep: Tensor,
+    take: Tensor,
     unscale: Tensor | None,
     gradients: Sequence[Tensor],
     averages: Sequence[Tensor],
@@ -89,8 +96,8 @@ def _form_unseen(
         direction.addcmul_(vector, weight)
     for average, gradient in zip(averages, sources, strict=False):
         unscaled = gradient if unscale is None else gradient * unscale
-        # where, not a product with rho: 0 times NaN is NaN
-        average.copy_(torch.where(rho > 0, torch.lerp(average, unscaled, rho), average))
+        # where, not a product with take: 0 times NaN is NaN
+        average.copy_(torch.where(take > 0, keep * average + take * unscaled, average))
 
 
 def _sources(gradients: Sequence[Tensor], averages: Sequence[Tensor]) -> list[Tensor]:

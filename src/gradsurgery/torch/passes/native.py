@@ -55,11 +55,11 @@ class Native:
         self._library.products(*self._table, _address(found))
         return found
 
-    def finish(self, weights: Sequence[Scalar], rho: Scalar, unscale: Scalar | None) -> None:
+    def finish(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and move the averages."""
-        *numbers, share, less = DOUBLES.scalars([*weights, rho, 1.0 if unscale is None else unscale])
+        *numbers, keep, take, factor = DOUBLES.scalars([*weights, keep, take, 1.0 if unscale is None else unscale])
         table = array("d", numbers)
-        self._library.finish(*self._table, _address(table), 1 - share, share * less)
+        self._library.finish(*self._table, _address(table), keep, take * factor)
 
 
 def compiler() -> list[str]:
