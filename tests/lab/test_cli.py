@@ -87,19 +87,19 @@ MISTAKES = {
         "learning_rate is a number above 0, but got nan",
     ),
     "no name": (["sweep", "language", "--set", "main_data="], "the setting main_data is a name, but got nothing"),
-    "heads": (["sweep", "language", "--set", "heads=3"], "heads share the width, so it is a multiple of them"),
+    "heads": (["sweep", "language", "--set", "heads=3"], "width must be a multiple of heads"),
     "rows": (["sweep", "language", "--set", "steps=30"], "steps are a multiple of rows, but got 30 steps and 20 rows"),
-    "corpus": (["sweep", "language", "--set", "main_data=reuters"], "reuters is in no hub, but a folder"),
+    "corpus": (["sweep", "language", "--set", "main_data=reuters"], "reuters is not on the hub"),
     "window": (
         ["sweep", "language", "--set", "length=9999999"],
-        "text of python-sources needs more than the 9999999 by",
+        "text of python-sources must be longer than one window of 9999999 by",
     ),
     "buckets": (["sweep", "translation", "--set", "buckets=9"], "buckets are at most 8"),
     "vocabulary": (["sweep", "translation", "--set", "vocabulary=10"], "from 259 to 65535 tokens, but got 10"),
     "bleu": (["sweep", "translation", "--set", "bleu=words"], "bleu is a tokeniser of sacrebleu"),
     "pairs": (
         ["sweep", "translation", "--set", "length=2"],
-        "text of number-cardinals needs 16 pairs of about one length",
+        "text of number-cardinals needs 16 pairs in one bucket",
     ),
     "nothing stored": (["report", "lipschitz"], "no run of lipschitz at scale demo is stored"),
 }

@@ -49,7 +49,7 @@ def test_a_sample_spreads_over_the_corpus(count):
 
 
 def test_a_text_shorter_than_a_window_gets_one_sentence():
-    with pytest.raises(UserError, match="news needs more than the 8 bytes of a window, but has 3"):
+    with pytest.raises(UserError, match="news must be longer than one window of 8 bytes, but has 3"):
         Corpus(pack(["ab"]), length=8, name="news")
 
 
@@ -89,13 +89,13 @@ def test_rows_are_spread_over_what_is_trained_on(tmp_path):
 
 def test_a_row_without_text_gets_one_sentence(tmp_path):
     data_dir = written(tmp_path / "data" / "news", train=["first", None], test=["x"])
-    with pytest.raises(UserError, match=r"row 1 of train of .*news has no text"):
+    with pytest.raises(UserError, match=r"row 1 of train in .*news has no text"):
         list(ColumnStream("news", "text", data_dir))
 
 
 def test_a_name_that_is_in_no_hub_is_asked_for_at_once(monkeypatch):
     monkeypatch.setenv("GRADSURGERY_DATA", "")
-    with pytest.raises(UserError, match="reuters is in no hub, but a folder: say where it lies with --data-dir"):
+    with pytest.raises(UserError, match="reuters is not on the hub: give the folder that contains it with --data-dir"):
         ColumnStream("reuters", "text")
 
 
@@ -110,12 +110,12 @@ def test_a_copy_of_other_size_with_the_same_time_is_another_dataset(tmp_path, ca
 
 def test_a_dataset_without_the_column_or_not_there_gets_one_sentence(tmp_path):
     data_dir = written(tmp_path / "data" / "news", train=["old"])
-    with pytest.raises(UserError, match="needs the columns body, but has text"):
+    with pytest.raises(UserError, match="must have the columns body, but has text"):
         next(iter(ColumnStream("news", "body", data_dir, held_out=True)))
-    with pytest.raises(UserError, match="has no subfolder rcv1, which stands for rcv1"):
+    with pytest.raises(UserError, match="has no subfolder rcv1 to stand in for rcv1"):
         ColumnStream("rcv1", "text", data_dir)
     (data_dir / "empty").mkdir()
-    with pytest.raises(UserError, match=r"could not load training of .*--data-dir"):
+    with pytest.raises(UserError, match=r"could not load the training rows of .*--data-dir"):
         ColumnStream("empty", "text", data_dir)
 
 

@@ -13,8 +13,9 @@ from PIL import Image
 
 from gradsurgery.lab.data.images.augment import Augmentation, augment
 from gradsurgery.lab.data.images.builtin import digits, photographs
+from gradsurgery.lab.data.images.crop import center_crop, crop_and_resize, random_crop
 from gradsurgery.lab.data.images.dataset import ImageDataset
-from gradsurgery.lab.data.images.disk import DiskSource, center_crop, crop_and_resize, random_crop
+from gradsurgery.lab.data.images.disk import DiskSource
 from gradsurgery.lab.data.images.memory import MemorySource
 from gradsurgery.lab.data.images.source import load_images
 from gradsurgery.lab.errors import UserError
@@ -123,7 +124,7 @@ def test_a_table_takes_the_first_rows_or_where_they_lack_a_class_rows_from_all_o
     chosen = table(imagenet, classes="200-500")
     assert (chosen.labels.tolist(), chosen.classes) == ([0, 100, 200, 300], 301)
     assert np.asarray(chosen.image(0)).mean() == pytest.approx(np.asarray(table(imagenet).image(2)).mean())
-    with pytest.raises(UserError, match=r"there are images of the classes 1-99 to take, but train of .* has none"):
+    with pytest.raises(UserError, match=r"train of .* has no image of the classes 1-99"):
         table(imagenet, classes="1-99")
 
 
@@ -131,7 +132,7 @@ def test_labels_that_are_words_get_one_sentence(tmp_path):
     (tmp_path / "animals").mkdir()
     rows = {"image": [encoded(np.zeros((8, 8, 3), np.uint8))], "label": ["cat"]}
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "animals" / "train.parquet")
-    with pytest.raises(UserError, match="labels are whole numbers, but those of me/animals are not: 'cat'"):
+    with pytest.raises(UserError, match="labels must be integers, but train of me/animals has 'cat'"):
         load_images("me/animals", tmp_path, held_out=False, count=1)
 
 

@@ -27,7 +27,7 @@ def test_classes_can_be_chosen_and_are_counted_from_zero():
 
 @pytest.mark.parametrize("classes", ["5", "5-", "9-5", "0-10", "a-b"])
 def test_classes_that_make_no_sense_get_one_sentence(classes):
-    with pytest.raises(UserError, match="classes are all, or the first and the last as 0-9, but got"):
+    with pytest.raises(UserError, match="classes must be all or a range within 0-9, but got"):
         load_images("digits", None, held_out=False, count=10, classes=classes)
 
 

@@ -60,7 +60,7 @@ def block(one, x, allowed, memory=None, visible=None):
 
 
 def embedded(embedding, row):
-    words, places = (np.asarray(table.embedding[...], np.float64) for table in (embedding.tokens, embedding.places))
+    words, places = (np.asarray(table.embedding[...], np.float64) for table in (embedding.tokens, embedding.positions))
     return words[row] + places[: len(row)]
 
 

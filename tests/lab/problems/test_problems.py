@@ -122,11 +122,11 @@ def test_mnist_comes_from_the_folder():
 
 
 def test_a_data_folder_without_the_dataset_or_its_columns_gets_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="has no subfolder mnist, which stands for ylecun/mnist"):
+    with pytest.raises(UserError, match="has no subfolder mnist to stand in for ylecun/mnist"):
         load("ylecun/mnist", "train", ["image"], tmp_path)
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train.csv").write_text("picture,label\n1,2\n")
-    with pytest.raises(UserError, match="needs the columns image, label, but has picture, label"):
+    with pytest.raises(UserError, match="must have the columns image, label, but has picture, label"):
         load("ylecun/mnist", "train", ["image", "label"], tmp_path)
     (tmp_path / "mnist" / "train.csv").write_bytes(b"")
     with pytest.raises(UserError, match=r"could not load train of .*--data-dir") as raised:

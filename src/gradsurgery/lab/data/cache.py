@@ -1,4 +1,4 @@
-"""Files made from datasets once, and kept in the cache of ``datasets`` for all processes and later sweeps."""
+"""Files computed from datasets once and shared by all processes and later sweeps, in the cache of ``datasets``."""
 
 import hashlib
 import os
@@ -11,34 +11,34 @@ import numpy as np
 from filelock import FileLock
 
 _VERSION = 1
-"""One more whenever what is written changes."""
+"""Increment when the format of any cached file changes."""
 
 
 def cached_folder(key: str, write: Callable[[Path], None]) -> Path:
-    """The folder of this key, written if it is not there yet; whoever else wants it meanwhile waits.
+    """Return the folder for this key, writing it first if needed; concurrent callers wait for the writer.
 
     Args:
-        key: differs whenever the contents do.
-        write: writes files into an empty folder; if that is interrupted, the next one begins anew.
+        key: must differ whenever the contents do.
+        write: writes files into the empty folder it is given. If it is interrupted, the next call starts over.
     """
     import datasets
 
-    place = Path(datasets.config.HF_DATASETS_CACHE) / "gradsurgery"
-    folder = place / hashlib.sha256(f"{_VERSION} {key}".encode()).hexdigest()[:24]
-    place.mkdir(parents=True, exist_ok=True)
+    root = Path(datasets.config.HF_DATASETS_CACHE) / "gradsurgery"
+    folder = root / hashlib.sha256(f"{_VERSION} {key}".encode()).hexdigest()[:24]
+    root.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            part = folder.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            write(part)
-            for path in part.iterdir():
-                with path.open("rb") as file:  # a power cut must not leave a folder whose files are not whole
+            unfinished = folder.with_suffix(".part")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            write(unfinished)
+            for path in unfinished.iterdir():
+                with path.open("rb") as file:  # after a power cut the folder must not exist with incomplete files
                     os.fsync(file.fileno())
-            os.replace(part, folder)
+            os.replace(unfinished, folder)
     return folder
 
 
-def memmap(path: Path, kind: Any) -> Any:
-    """The numbers of a file, read from it where they are looked at: they may be more than fits in memory."""
-    return np.memmap(path, kind, mode="r") if path.stat().st_size else np.empty(0, kind)
+def memmap(path: Path, dtype: Any) -> Any:
+    """Map a file of numbers into memory: it may be larger than RAM. Unlike ``np.memmap``, accepts an empty file."""
+    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)

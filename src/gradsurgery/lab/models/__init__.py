@@ -1,1 +1,1 @@
-"""Networks in Flax NNX, one file each."""
+"""Networks in Flax NNX, the wrapper that makes them functional, and spectral norms of their weights."""

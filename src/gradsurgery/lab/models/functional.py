@@ -1,4 +1,4 @@
-"""A module of Flax NNX as the lab trains it: parameters and the rest are pytrees, put together where it is called."""
+"""Flax NNX modules as pure functions: parameters and other state are pytrees, joined to a module where it is called."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -11,10 +11,10 @@ M = TypeVar("M", bound=nnx.Module)
 
 
 class Functional(Generic[M]):
-    """A module taken apart into what is trained, what is carried along, and its graph, which is always the same.
+    """A module split into parameters, other state such as batch statistics, and its graph, which never changes.
 
     Args:
-        make: makes the module from ``nnx.Rngs``.
+        make: creates the module from ``nnx.Rngs``.
 
     Example:
         >>> linear = Functional(lambda rngs: nnx.Linear(2, 3, rngs=rngs))
@@ -28,10 +28,10 @@ class Functional(Generic[M]):
         self._graph: nnx.GraphDef[M] = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))), nnx.Param, ...)[0]
 
     def init(self, key: jax.Array) -> tuple[Tree, Tree]:
-        """Parameters, and what the module carries along."""
+        """Return initial parameters and other state."""
         params, extra = nnx.state(self._make(nnx.Rngs(key)), nnx.Param, ...)
         return params, extra
 
     def __call__(self, params: Tree, extra: Tree) -> M:
-        """The module with these values."""
-        return nnx.merge(self._graph, params, extra, copy=True)  # variables of its own, which it may change
+        """Return the module with these values."""
+        return nnx.merge(self._graph, params, extra, copy=True)  # a copy: calling the module may update its state

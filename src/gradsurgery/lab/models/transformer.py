@@ -1,7 +1,6 @@
-"""Transformers: the blocks, and the decoder that predicts the next byte.
+"""Transformer blocks, and a decoder-only language model.
 
-Blocks normalise what they read and add what they compute (pre-norm); positions are learned, and the embedding also
-gives the logits.
+Pre-norm residual blocks, learned positions, and logits from the transposed token embedding.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from gradsurgery.lab.errors import UserError
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The size of a transformer."""
+    """Size of a transformer."""
 
     layers: int
     heads: int
@@ -26,33 +25,31 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise UserError(
-                f"heads share the width, so it is a multiple of them, but got {self.width} and {self.heads}"
-            )
+            raise UserError(f"width must be a multiple of heads, but got width {self.width} and {self.heads} heads")
 
 
 class TransformerBlock(nnx.Module):
-    """x + attention, then for a decoder with an encoder + attention to its output, then + feed-forward.
+    """Self-attention, cross-attention if ``cross``, and a feed-forward layer.
 
     Args:
-        shape: its size.
-        cross: whether it looks at an encoder's output, the memory.
-        rngs: chance for its parameters.
+        config: size of the transformer.
+        cross: attend to the output of an encoder, the memory.
+        rngs: random keys for the parameters.
     """
 
-    def __init__(self, shape: TransformerConfig, *, cross: bool = False, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: TransformerConfig, *, cross: bool = False, rngs: nnx.Rngs) -> None:
         def attention() -> nnx.MultiHeadAttention:
-            return nnx.MultiHeadAttention(shape.heads, shape.width, use_bias=False, decode=False, rngs=rngs)
+            return nnx.MultiHeadAttention(config.heads, config.width, use_bias=False, decode=False, rngs=rngs)
 
         def norm() -> nnx.LayerNorm:
-            return nnx.LayerNorm(shape.width, rngs=rngs)
+            return nnx.LayerNorm(config.width, rngs=rngs)
 
         self.norm, self.attention = norm(), attention()
         self.cross_norm: nnx.LayerNorm | None = norm() if cross else None
         self.cross_attention: nnx.MultiHeadAttention | None = attention() if cross else None
         self.hidden_norm = norm()
-        self.up = nnx.Linear(shape.width, shape.hidden, rngs=rngs)
-        self.down = nnx.Linear(shape.hidden, shape.width, rngs=rngs)
+        self.up = nnx.Linear(config.width, config.hidden, rngs=rngs)
+        self.down = nnx.Linear(config.hidden, config.width, rngs=rngs)
 
     def __call__(
         self,
@@ -63,14 +60,14 @@ class TransformerBlock(nnx.Module):
         *,
         decode: bool = False,
     ) -> jax.Array:
-        """What goes on to the next block, (batch, length, width).
+        """Return the block's output, (batch, length, width).
 
         Args:
-            x: what came from the one before.
-            mask: True where a position (third axis) may look at another (fourth).
-            memory: the encoder's output.
-            memory_mask: the same for the memory.
-            decode: whether x is the next position alone, and those before it are in the cache.
+            x: input, (batch, length, width).
+            mask: True where a query position (third axis) may attend to a key position (fourth axis).
+            memory: output of the encoder.
+            memory_mask: mask for the memory.
+            decode: x is the next position only; earlier ones are in the cache.
         """
         x = x + self.attention(self.norm(x), mask=mask, decode=decode)
         if self.cross_norm is not None and self.cross_attention is not None:
@@ -79,38 +76,38 @@ class TransformerBlock(nnx.Module):
 
 
 class Embedding(nnx.Module):
-    """Tokens and their positions as vectors, and back as logits."""
+    """Token and position embeddings, shared with the output layer."""
 
     def __init__(self, tokens: int, length: int, width: int, *, rngs: nnx.Rngs) -> None:
         self.tokens = nnx.Embed(tokens, width, rngs=rngs)
-        self.places = nnx.Embed(length, width, rngs=rngs)
+        self.positions = nnx.Embed(length, width, rngs=rngs)
 
     def __call__(self, tokens: jax.Array, first: jax.Array | int = 0) -> jax.Array:
-        """Vectors, (batch, length, width), of tokens whose first stands at this place."""
-        return self.tokens(tokens) + self.places(first + jnp.arange(tokens.shape[1]))
+        """Return vectors, (batch, length, width), for tokens that start at position ``first``."""
+        return self.tokens(tokens) + self.positions(first + jnp.arange(tokens.shape[1]))
 
     def logits(self, x: jax.Array) -> jax.Array:
-        """(batch, length, tokens)."""
+        """Return logits, (batch, length, tokens)."""
         return self.tokens.attend(x)
 
 
 class Decoder(nnx.Module):
-    """Predicts each token from those before it.
+    """Predicts each token from the tokens before it.
 
     Args:
-        shape: its size.
-        tokens: how many different ones there are.
-        length: how many it reads at most.
-        rngs: chance for its parameters.
+        config: size of the transformer.
+        tokens: size of the vocabulary.
+        length: maximum number of input tokens.
+        rngs: random keys for the parameters.
     """
 
-    def __init__(self, shape: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
-        self.embedding = Embedding(tokens, length, shape.width, rngs=rngs)
-        self.blocks = nnx.List([TransformerBlock(shape, rngs=rngs) for _ in range(shape.layers)])
-        self.norm = nnx.LayerNorm(shape.width, rngs=rngs)
+    def __init__(self, config: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
+        self.embedding = Embedding(tokens, length, config.width, rngs=rngs)
+        self.blocks = nnx.List([TransformerBlock(config, rngs=rngs) for _ in range(config.layers)])
+        self.norm = nnx.LayerNorm(config.width, rngs=rngs)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        """Logits of the token after each, (batch, length, tokens)."""
+        """Return the logits of the token after each input token, (batch, length, tokens)."""
         x, mask = self.embedding(tokens), nnx.make_causal_mask(tokens)
         for block in self.blocks:
             x = block(x, mask)

@@ -1,1 +1,1 @@
-"""Images made ready for networks: sets of them, some of which need no download, and how they are varied."""
+"""Labelled images for training: ``source.image_source`` makes batches of them, from memory or from disk."""

@@ -1,4 +1,4 @@
-"""Crops and flips: which, is chosen on the host, so that it can be told again; done on the device."""
+"""Random crops and flips: drawn on the host, so that they can be reproduced, and applied on the device."""
 
 from typing import Any, NamedTuple
 
@@ -10,28 +10,28 @@ from gradsurgery.lab.data.shuffle import Seeds
 
 
 class Augmentation(NamedTuple):
-    """How images are varied, one entry for each."""
+    """The crop and flip of each image of a batch."""
 
     shift: Any
-    """(number, 2), how far the crop is moved down and to the right, from 0 to twice the margin."""
+    """(images, 2): offset of the crop, down and right, in the padded image; from 0 to twice the margin."""
     flip: Any
-    """(number,), whether left and right change places."""
+    """(images,): whether to mirror the image left to right."""
 
 
 def random_augmentation(count: int, margin: int, seeds: Seeds, *, flips: bool) -> Augmentation:
-    """Any crop is as likely as any other; so is either side, if images may be flipped."""
-    chance = np.random.default_rng(seeds)
-    shift = chance.integers(0, 2 * margin + 1, (count, 2), np.int32)
-    return Augmentation(shift, (chance.random(count) < 0.5) & flips)
+    """Draw crops uniformly, and flips with probability 1/2 if ``flips``."""
+    rng = np.random.default_rng(seeds)
+    shift = rng.integers(0, 2 * margin + 1, (count, 2), np.int32)
+    return Augmentation(shift, (rng.random(count) < 0.5) & flips)
 
 
 def no_augmentation(count: int, margin: int) -> Augmentation:
-    """Images as they are."""
+    """Return the augmentation that changes nothing."""
     return Augmentation(np.full((count, 2), margin, np.int32), np.zeros(count, bool))
 
 
 def augment(images: jax.Array, augmentation: Augmentation, margin: int) -> jax.Array:
-    """Images (number, height, width, channels), flipped, and moved by up to the margin; what comes in is black."""
+    """Flip images (images, height, width, channels), pad them with black by ``margin``, and crop to the old size."""
     flipped = jnp.where(augmentation.flip[:, None, None, None], images[:, :, ::-1], images)
     padded = jnp.pad(flipped, ((0, 0), (margin, margin), (margin, margin), (0, 0)))
 

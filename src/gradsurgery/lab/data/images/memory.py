@@ -1,4 +1,4 @@
-"""Images that fit in the memory of a device: a batch is their numbers, and how each is cropped and flipped."""
+"""Images that fit in device memory: a batch is their indices, and the crop and flip of each."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -16,13 +16,13 @@ Tree = Any
 
 
 class MemorySource:
-    """Images to train on and images held out.
+    """Batches of images held in memory.
 
     Args:
-        train: the images to train on.
-        test: those held out, of the same size.
-        size: to which all are enlarged, after they were varied.
-        margin: by how many pixels a crop moves at most, of the images as they are.
+        train: images to train on.
+        test: held-out images of the same size.
+        size: height and width that images are scaled to after augmentation.
+        margin: maximum shift of a crop, in pixels of the original images.
     """
 
     def __init__(self, train: ImageArrays, test: ImageArrays, *, size: int, margin: int) -> None:
@@ -35,24 +35,24 @@ class MemorySource:
         }
 
     def __len__(self) -> int:
-        """Of images to train on."""
+        """Return the number of training images."""
         return self._train
 
-    def batches(self, batch: int, part: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
-        """This part of each batch, from the step ``start`` on."""
+    def batches(self, batch: int, shard: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
+        """Iterate over this shard of each training batch, from step ``start`` on."""
         for step in count(start):
             index = epoch_indices(self._train, batch, seeds, step * batch)
             augmentation = random_augmentation(batch, self._margin, (*seeds, step, 1), flips=self._flips)
-            yield jax.tree.map(lambda leaf: leaf[part], {"index": index, "augmentation": augmentation})
+            yield jax.tree.map(lambda leaf: leaf[shard], {"index": index, "augmentation": augmentation})
 
-    def evaluation_batches(self, held_out: bool, number: int, batch: int, part: slice) -> Iterator[Tree]:
-        """This part of each batch of so many images to evaluate on, from all over the set, none of them varied."""
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, shard: slice) -> Iterator[Tree]:
+        """Iterate over this shard of each batch of ``number`` evenly spaced images, without augmentation."""
         first, length = (self._train, self._test) if held_out else (0, self._train)
         for index in (first + evenly_spaced(length, number)).reshape(-1, batch):
-            yield {"index": index[part], "augmentation": no_augmentation(len(index[part]), self._margin)}
+            yield {"index": index[shard], "augmentation": no_augmentation(len(index[shard]), self._margin)}
 
     def images(self, data: Tree, batch: Tree) -> jax.Array:
-        """The images of a batch, from 0 to 1, with three channels."""
+        """Return the images of a batch, (images, size, size, 3), from 0 to 1."""
         chosen = augment(data["pixels"][batch["index"]], batch["augmentation"], self._margin)
         shape = (len(chosen), self._size, self._size, chosen.shape[-1])
         images = chosen.astype(jnp.float32) / 255
@@ -61,5 +61,5 @@ class MemorySource:
         return jnp.broadcast_to(images, (*shape[:3], 3))
 
     def labels(self, data: Tree, batch: Tree) -> jax.Array:
-        """The labels of a batch."""
+        """Return the labels of a batch."""
         return data["labels"][batch["index"]]

@@ -1,9 +1,8 @@
-"""Digits laid over pictures: two labels for one image.
+"""Digits drawn over pictures, which gives each image two labels.
 
-Each background gets one digit and one place for it, drawn once and for all. A digit is 7/8 as wide and high as its
-background, as MNIST's 28 pixels over CIFAR-10's 32; it is white ink, as opaque as its pixels are bright. Backgrounds
-alone are cropped and flipped in training, before the digit is laid over them: a flipped or cut digit would no longer be
-what its label says.
+Each picture gets one digit at one position, the same in every run. The digit is 7/8 as high and wide as the picture,
+like MNIST's 28 pixels on CIFAR-10's 32, and is drawn in white ink whose opacity is the digit's brightness. In training
+only the picture is cropped and flipped, before the digit is drawn: a flipped or cut digit might not match its label.
 """
 
 from typing import Any
@@ -16,21 +15,21 @@ from PIL import Image
 from gradsurgery.lab.data.images.arrays import Array, ImageArrays
 
 
-def place_digits(backgrounds: ImageArrays, digits: ImageArrays, *, held_out: bool) -> ImageArrays:
-    """One of these digits for each background, at some place on black, as large as the background."""
-    chance = np.random.default_rng(int(held_out))
-    chosen = digits[chance.integers(0, len(digits), len(backgrounds))]
-    whole = backgrounds.pixels.shape[1]
-    side = whole * 7 // 8
-    places = chance.integers(0, whole - side + 1, (len(backgrounds), 2))
-    pixels: Array = np.zeros((len(backgrounds), whole, whole, 1), np.uint8)
-    for ink, digit, (down, right) in zip(pixels, chosen.pixels, places, strict=True):
+def place_digits(pictures: ImageArrays, digits: ImageArrays, *, held_out: bool) -> ImageArrays:
+    """Return for each picture a layer of its size: a random digit at a random position on black."""
+    rng = np.random.default_rng(int(held_out))
+    chosen = digits[rng.integers(0, len(digits), len(pictures))]
+    size = pictures.pixels.shape[1]
+    side = size * 7 // 8
+    corners = rng.integers(0, size - side + 1, (len(pictures), 2))
+    layers: Array = np.zeros((len(pictures), size, size, 1), np.uint8)
+    for layer, digit, (down, right) in zip(layers, chosen.pixels, corners, strict=True):
         scaled = Image.fromarray(digit[..., 0]).resize((side, side), Image.Resampling.BILINEAR)
-        ink[down : down + side, right : right + side, 0] = scaled
-    return ImageArrays(pixels, chosen.labels, digits.classes)
+        layer[down : down + side, right : right + side, 0] = scaled
+    return ImageArrays(layers, chosen.labels, digits.classes)
 
 
-def overlay(backgrounds: Any, inks: Any) -> jax.Array:
-    """Images from 0 to 1, with ink from 0 to 255 laid over them."""
-    opacity = jnp.asarray(inks, jnp.float32) / 255
-    return (1 - opacity) * backgrounds + opacity
+def overlay(pictures: Any, layers: Any) -> jax.Array:
+    """Draw digit layers (from 0 to 255) over pictures (from 0 to 1)."""
+    opacity = jnp.asarray(layers, jnp.float32) / 255
+    return (1 - opacity) * pictures + opacity

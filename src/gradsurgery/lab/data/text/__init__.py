@@ -1,1 +1,1 @@
-"""Text made ready for models: bytes in windows, pairs of sentences in buckets, and texts that need no download."""
+"""Text for training: byte windows for language models, tokenized sentence pairs for translation."""

@@ -1,4 +1,4 @@
-"""Bitext text: sentences in English and the same in German, from a dataset or made on the spot."""
+"""Sentences in English with their German translations, built in or from a dataset."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -10,19 +10,19 @@ from gradsurgery.lab.data.text.builtin import SENTENCE_PAIRS
 from gradsurgery.lab.errors import UserError
 
 SentencePair: TypeAlias = tuple[str, str]
-"""A source and its translation."""
+"""A source sentence and its translation."""
 
 
 class Bitext(Iterable[SentencePair]):
-    """Pairs of sentences, in the order of their dataset.
+    """Sentence pairs in dataset order.
 
     Args:
-        name: a name in ``SENTENCE_PAIRS``, or the hub id of a dataset with a column ``translation``
-             of ``en`` and ``de``.
-        data_dir: a folder that stands in for the hub.
-        held_out: whether to take what is kept for evaluation.
-        limit: how many pairs to take at most.
-        spread: whether to take them from all over the dataset, and not from its beginning.
+        name: a key of ``SENTENCE_PAIRS``, or the hub id of a dataset with a column ``translation`` of
+            ``en`` and ``de``.
+        data_dir: folder whose subfolders stand in for hub ids.
+        held_out: take the pairs to evaluate on.
+        limit: maximum number of pairs, by default taken from the beginning.
+        spread: take them at equal distances from the whole dataset instead.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Bitext(Iterable[SentencePair]):
             self.key = self._pairs.key
 
     def __iter__(self) -> Iterator[SentencePair]:
-        """The pairs."""
+        """Iterate over the pairs, source first."""
         if not isinstance(self._pairs, ColumnStream):
             yield from self._pairs
             return
         for row in self._pairs:
-            if row.get("en") is None or row.get("de") is None:
-                raise UserError(f"a translation in {self.name} is from en to de, but one is {row}")
+            if not isinstance(row, dict) or row.get("en") is None or row.get("de") is None:
+                raise UserError(f"each translation in {self.name} must have an en and a de text, but one is {row}")
             yield row["en"], row["de"]

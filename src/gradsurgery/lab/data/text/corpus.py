@@ -1,9 +1,8 @@
-"""Text for a language model of bytes: documents packed into windows of one length.
+"""Documents packed into byte windows of one length, for a byte-level language model.
 
-Documents follow one another in the order of their dataset, as UTF-8, each with a zero byte behind it. Window i is the
-bytes from ``i length`` to ``(i + 1) length``, and one more: a model reads ``length`` bytes and predicts the one after
-each, so that every byte is predicted once. Documents may begin and end within a window; bytes that do not fill the
-last one are left out.
+Documents are concatenated in dataset order, as UTF-8, each followed by a zero byte. Window i holds the bytes from
+``i * length`` to ``(i + 1) * length`` and one more: the model reads ``length`` bytes and predicts the byte after each,
+so every byte is predicted once. Windows ignore document boundaries. Bytes that do not fill the last window are dropped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +20,12 @@ Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Corpus:
-    r"""Windows of a text.
+    r"""The windows of a text.
 
     Args:
-        data: all its bytes, in memory or mapped from a file.
-        length: how many bytes a model reads.
-        name: what to call it if it is too short.
+        data: all bytes of the text, in memory or memory-mapped.
+        length: number of bytes that the model reads.
+        name: used in error messages.
 
     Example:
         >>> corpus = Corpus(pack(["ab", "cde"]), length=3)
@@ -37,13 +36,13 @@ class Corpus:
     def __init__(self, data: Bytes, length: int, name: str = "a corpus") -> None:
         self._data, self.length = data, length
         if len(self) == 0:
-            raise UserError(f"{name} needs more than the {length} bytes of a window, but has {len(data)}")
+            raise UserError(f"{name} must be longer than one window of {length} bytes, but has {len(data)}")
 
     def __len__(self) -> int:
         return max(len(self._data) - 1, 0) // self.length
 
     def __getitem__(self, indices: Any) -> Bytes:
-        """These windows, (number, length + 1)."""
+        """Return these windows, (..., length + 1)."""
         first = np.asarray(indices)[..., None] * self.length
         return self._data[first + np.arange(self.length + 1)]
 
@@ -53,12 +52,12 @@ class Corpus:
 
 
 def pack(documents: Iterable[str]) -> Bytes:
-    """Documents as bytes, in memory."""
+    """Concatenate documents in memory."""
     return np.frombuffer(b"".join(_encode(documents)), np.uint8)
 
 
 def pack_on_disk(documents: ColumnStream) -> Bytes:
-    """Documents as bytes, in a file that is made once and mapped: they may be more than fits in memory."""
+    """Concatenate documents in a cached, memory-mapped file: they may be larger than RAM."""
 
     def write(folder: Path) -> None:
         with (folder / "bytes").open("wb") as file:

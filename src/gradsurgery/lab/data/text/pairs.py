@@ -1,8 +1,8 @@
-"""Pairs of sentences for a translator: as tokens, sorted into buckets by length, in batches that are filled up little.
+"""Tokenized sentence pairs in batches with little padding.
 
-A bucket holds the pairs whose longer side, end mark included, is at most its limit and more than that of the bucket
-below. A batch is drawn from one bucket, so that its sentences are about equally long; the buckets take turns at random.
-Pairs that are longer than the last limit are left out, and so are, in each epoch, those that fill no batch.
+Pairs are sorted into buckets by the length of their longer side, END included. Each bucket has a maximum length, its
+limit. All pairs of a batch come from one bucket; buckets follow each other in random order. Pairs longer than the last
+limit are dropped, and in each epoch so are the pairs left over when a bucket is divided into batches.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,25 +24,25 @@ Array = np.ndarray[Any, Any]
 
 
 class PairBatch(NamedTuple):
-    """Pairs of one bucket; or several such batches, along a first axis."""
+    """Pairs from one bucket, or several such batches stacked along a leading axis."""
 
     source: Any
-    """(pairs, last limit), filled up with ``PAD``."""
+    """(pairs, last limit), padded with ``PAD``."""
     target: Any
-    """The same."""
+    """Likewise."""
     bucket: Any
-    """Which one: beyond its limit there is nothing but ``PAD``."""
+    """Index of the bucket; all tokens beyond its limit are ``PAD``."""
 
 
 class TokenizedPairs:
-    """Pairs as tokens, in batches.
+    """Batches of tokenized pairs.
 
     Args:
-        tokens: of all pairs one after another, a source and then its target, in memory or mapped from a file.
-        lengths: of each source and each target, (pairs, 2).
-        limits: of the buckets, ascending.
+        tokens: source and target of each pair in turn, concatenated, in memory or memory-mapped.
+        lengths: number of tokens of each source and target, (pairs, 2).
+        limits: maximum lengths of the buckets, ascending.
         batch: pairs in a batch.
-        name: what to call them if they are too few.
+        name: used in error messages.
     """
 
     def __init__(
@@ -53,59 +53,63 @@ class TokenizedPairs:
         self._starts = np.cumsum(lengths.sum(1), dtype=np.int64) - lengths.sum(1)
         self._buckets = np.searchsorted(limits, lengths.max(1, initial=0))
         counts = np.bincount(self._buckets, minlength=len(limits))[: len(limits)]
-        self._in_epoch = int(np.sum(counts // batch))
-        if self._in_epoch == 0:
+        self._batches_per_epoch = int(np.sum(counts // batch))
+        if self._batches_per_epoch == 0:
             raise UserError(
-                f"{name} needs {batch} pairs of about one length, of at most {limits[-1]} tokens, for a batch, but has "
-                f"{counts.sum()} so short in all"
+                f"{name} needs {batch} pairs in one bucket for a batch, but its buckets, of at most "
+                f"{', '.join(map(str, limits))} tokens, have {', '.join(map(str, counts))} pairs"
             )
         self._epoch = lru_cache(maxsize=2)(self._plan_epoch)
 
     def batches(self, count: int, seeds: Seeds, start: int) -> PairBatch:
-        """So many batches from the one at ``start`` on, in epochs of which each has an order of its own."""
-        places = range(start, start + count)
-        chosen = np.stack([self._epoch(seeds, place // self._in_epoch)[place % self._in_epoch] for place in places])
-        return PairBatch(self._side(chosen, 0), self._side(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
+        """Return ``count`` batches from number ``start`` of training on; each epoch has its own order."""
+        chosen = np.stack(
+            [
+                self._epoch(seeds, number // self._batches_per_epoch)[number % self._batches_per_epoch]
+                for number in range(start, start + count)
+            ]
+        )
+        return PairBatch(self._pad(chosen, 0), self._pad(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
 
     def _plan_epoch(self, seeds: Seeds, epoch: int) -> Indices:
-        """The pairs of each batch of an epoch, (batches, pairs)."""
+        """Return the pairs of each batch of an epoch, (batches, pairs)."""
         order = permutation(len(self._lengths), seeds, epoch)
-        found = []
+        batches = []
         for bucket in range(len(self._limits)):
-            own = order[self._buckets[order] == bucket]
-            found.append(own[: len(own) // self._batch * self._batch].reshape(-1, self._batch))
-        plan = np.concatenate(found)
+            members = order[self._buckets[order] == bucket]
+            batches.append(members[: len(members) // self._batch * self._batch].reshape(-1, self._batch))
+        plan = np.concatenate(batches)
         return plan[permutation(len(plan), seeds, epoch)]
 
-    def _side(self, chosen: Indices, side: int) -> Array:
-        """The sources (0) or targets (1) of these pairs, filled up."""
+    def _pad(self, chosen: Indices, side: int) -> Array:
+        """Return the sources (0) or targets (1) of these pairs, padded to the last limit."""
         lengths = self._lengths[chosen, side]
         starts = self._starts[chosen] + (self._lengths[chosen, 0] if side else 0)
-        places = np.arange(self._limits[-1])
-        inside = places < lengths[..., None]
-        return np.where(inside, self._tokens[np.where(inside, starts[..., None] + places, 0)], PAD).astype(np.int32)
+        positions = np.arange(self._limits[-1])
+        inside = positions < lengths[..., None]
+        return np.where(inside, self._tokens[np.where(inside, starts[..., None] + positions, 0)], PAD).astype(np.int32)
 
 
-def tokenize(pairs: Iterable[SentencePair], vocabulary: Tokenizer) -> Iterator[tuple[Array, Array]]:
-    """Tokens and lengths of some thousand pairs at a time."""
+def tokenize_on_disk(pairs: Bitext, tokenizer: Tokenizer) -> tuple[Array, Array]:
+    """Return tokens and lengths of all pairs from cached, memory-mapped files: they may be larger than RAM."""
+
+    def write(folder: Path) -> None:
+        with (folder / "tokens").open("wb") as all_tokens, (folder / "lengths").open("wb") as all_lengths:
+            for tokens, lengths in _tokenize(pairs, tokenizer):
+                tokens.tofile(all_tokens)
+                lengths.tofile(all_lengths)
+
+    folder = cached_folder(f"pairs {pairs.key} {tokenizer.to_str()}", write)
+    return memmap(folder / "tokens", np.uint16), memmap(folder / "lengths", np.int32).reshape(-1, 2)
+
+
+def _tokenize(pairs: Iterable[SentencePair], tokenizer: Tokenizer) -> Iterator[tuple[Array, Array]]:
+    """Yield the tokens and lengths of 10,000 pairs at a time."""
     pairs = iter(pairs)
-    while some := list(islice(pairs, 10_000)):
-        sides = zip(*(encode(vocabulary, side) for side in zip(*some, strict=True)), strict=True)
+    while group := list(islice(pairs, 10_000)):
+        sides = zip(*(encode(tokenizer, side) for side in zip(*group, strict=True)), strict=True)
         rows = [row for pair in sides for row in pair]
         yield (
             np.fromiter((token for row in rows for token in row), np.uint16),
             np.array([len(row) for row in rows], np.int32).reshape(-1, 2),
         )
-
-
-def tokenize_on_disk(pairs: Bitext, vocabulary: Tokenizer) -> tuple[Array, Array]:
-    """Tokens and lengths of all pairs, in files that are made once and mapped: they may be more than fits in memory."""
-
-    def write(folder: Path) -> None:
-        with (folder / "tokens").open("wb") as all_tokens, (folder / "lengths").open("wb") as all_lengths:
-            for tokens, lengths in tokenize(pairs, vocabulary):
-                tokens.tofile(all_tokens)
-                lengths.tofile(all_lengths)
-
-    folder = cached_folder(f"pairs {pairs.key} {vocabulary.to_str()}", write)
-    return memmap(folder / "tokens", np.uint16), memmap(folder / "lengths", np.int32).reshape(-1, 2)
