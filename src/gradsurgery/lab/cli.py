@@ -15,8 +15,8 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import numbers, specs
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.reports.looks import number
-from gradsurgery.lab.reports.pareto import summary
 from gradsurgery.lab.reports.report import write_report
+from gradsurgery.lab.reports.terminal import print_summary
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store.export import export, tensorboard
 from gradsurgery.lab.store.sqlite import StoreError
@@ -224,14 +224,8 @@ def _trained(options: argparse.Namespace, console: Console, runs: list[RunSpec])
 
 
 def _reported(options: argparse.Namespace, console: Console, records: list[RunRecord]) -> None:
-    """Print the table of hypervolumes, where there are fronts, and write the report."""
-    rows = summary(records)
-    if rows:
-        table = Table("method", "hypervolume (train)", "± over seeds", "dominated", "runs", box=None)
-        for row in rows:
-            shown = number(row.hypervolume), number(row.spread), number(100 * row.dominated) + " %", str(row.runs)
-            table.add_row(row.label, *shown)
-        console.print(table)
+    """Print the summary and write the report."""
+    print_summary(records, console)
     folder = options.folder / "report" / f"{options.problem}-{options.scale}"
     title = f"{options.problem}, {options.scale}"
     one = problem(options.problem)

@@ -1,4 +1,4 @@
-"""Runs as the lab would record them, made by a formula: a stand-in for a sweep in tests of figures and reports."""
+"""Synthetic runs for tests of figures and reports: losses by formula, recorded as the lab would record them."""
 
 import math
 import random
@@ -10,7 +10,10 @@ LAMS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 def run(method="bloop", lam=0.1, rho=None, seed=0, steps=20, status="done", diverged=False, negative=False, test=True):
-    """Main falls from 2.3 to a floor that grows with lam, aux from 6 to one that falls; bloop's floors are lower."""
+    """A run whose main loss falls from 2.3 and whose aux loss falls from 6, to final values that depend on λ.
+
+    The final main loss grows with λ, the final aux loss shrinks; both are lower for bloop.
+    """
     noise = random.Random(f"{method} {lam} {rho} {seed}")
     weight = 0.0 if lam is None else lam
     gain = 0.35 if method == "bloop" else 1.0
@@ -35,7 +38,7 @@ def run(method="bloop", lam=0.1, rho=None, seed=0, steps=20, status="done", dive
 
 
 def sweep(seeds=3, lams=LAMS, methods=METHODS, **options):
-    """4 methods x 5 lam x 3 seeds; the run of pcgrad at lam = 10 and seed 1 diverges."""
+    """4 methods × 5 λ × 3 seeds, of which one run diverged: pcgrad, λ = 10, seed 1."""
     return [
         run(method, lam, rho, seed, diverged=(method, lam, seed) == ("pcgrad", 10.0, 1), **options)
         for method, rho in methods.items()
@@ -45,6 +48,6 @@ def sweep(seeds=3, lams=LAMS, methods=METHODS, **options):
 
 
 def ending(method, lam, main, aux, seed=0, problem="lipschitz"):
-    """A run of which only the end is known."""
+    """A run with the given final losses and no other row."""
     spec = RunSpec(problem, "demo", method, lam=lam, rho=None, seed=seed)
     return RunRecord(spec, "done", info={}, metrics=({"step": 1.0, "main_train": main, "aux_train": aux},))

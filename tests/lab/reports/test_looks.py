@@ -5,15 +5,15 @@ import pytest
 from matplotlib.markers import MarkerStyle
 
 from gradsurgery import METHODS
-from gradsurgery.lab.reports.looks import lam_places, lam_ticks, look, looks, number
+from gradsurgery.lab.reports.looks import assign_looks, lam_positions, lam_ticks, look, number
 from tests.lab.reports.synthetic_runs import run
 
-# Machado et al. (2009): how linear RGB looks to those without one kind of cone
-EYES = {
-    "all three": np.eye(3),
-    "no long": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
-    "no middle": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
-    "no short": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
+# Machado et al. (2009): how colour-blind readers see linear RGB
+VISION = {
+    "normal": np.eye(3),
+    "protanopia": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
+    "deuteranopia": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
+    "tritanopia": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
 }
 HEADLINE = ("bloop", "mixed", "pcgrad", "dynamic_barrier")
 
@@ -23,7 +23,7 @@ def linear(colour):
     return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
 
 
-def lab(rgb):
+def cielab(rgb):
     to_xyz = np.array(
         [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8728]]
     )  # white is 1, 1, 1
@@ -31,37 +31,39 @@ def lab(rgb):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def test_every_method_has_a_colour_and_a_marker_of_its_own():
-    found = [look(method) for method in METHODS]
-    for field in ("colour", "marker", "symbol", "path"):
-        assert len({getattr(each, field) for each in found}) == len(METHODS)
-    assert [each.label for each in found] == list(METHODS)
-    assert all(MarkerStyle(each.marker).is_filled() for each in found)
+def test_every_method_has_its_own_colour_and_marker():
+    method_looks = [look(method) for method in METHODS]
+    for field in ("colour", "marker", "symbol", "svg_path"):
+        assert len({getattr(style, field) for style in method_looks}) == len(METHODS)
+    assert [style.label for style in method_looks] == list(METHODS)
+    assert all(MarkerStyle(style.marker).is_filled() for style in method_looks)
 
 
-@pytest.mark.parametrize("eyes", EYES)
-def test_the_methods_of_the_papers_figures_differ_for_all_eyes(eyes):
-    seen = {method: lab(np.array(EYES[eyes]) @ linear(look(method).colour)) for method in HEADLINE}
+@pytest.mark.parametrize("vision", VISION)
+def test_colour_blind_readers_can_tell_the_papers_methods_apart(vision):
+    seen = {method: cielab(np.array(VISION[vision]) @ linear(look(method).colour)) for method in HEADLINE}
     assert min(np.linalg.norm(seen[a] - seen[b]) for a, b in itertools.combinations(HEADLINE, 2)) > 15
 
 
 @pytest.mark.parametrize("method", HEADLINE)
-def test_they_stand_out_from_white_and_from_the_dark_page(method):
+def test_the_papers_methods_have_enough_contrast_on_light_and_dark_pages(method):
     light = np.array([0.2126, 0.7152, 0.0722]) @ linear(look(method).colour)
     assert 1.05 / (light + 0.05) > 3
     assert (light + 0.05) / (0.013 + 0.05) > 3
 
 
-def test_a_method_that_is_not_ours_is_drawn_too():
+def test_an_unknown_method_has_a_look():
     assert look("mine").label == "mine"
 
 
-def test_rho_is_shown_where_it_varies_and_only_there():
-    found = looks(run(method, rho=rho).spec for method, rho in (("bloop", 0.1), ("bloop", 1e-4), ("mixed", None)))
-    assert [each.label for each in found.values()] == ["bloop, ρ = 10⁻⁴", "bloop, ρ = 0.1", "mixed"]
-    assert [each.hollow for each in found.values()] == [False, True, False]
-    assert len({each.colour for each in found.values()}) == 3
-    assert looks([run("bloop", rho=0.1).spec])["bloop", 0.1] == look("bloop")
+def test_labels_show_rho_only_where_it_varies():
+    variants = assign_looks(
+        run(method, rho=rho).spec for method, rho in (("bloop", 0.1), ("bloop", 1e-4), ("mixed", None))
+    )
+    assert [style.label for style in variants.values()] == ["bloop, ρ = 10⁻⁴", "bloop, ρ = 0.1", "mixed"]
+    assert [style.hollow for style in variants.values()] == [False, True, False]
+    assert len({style.colour for style in variants.values()}) == 3
+    assert assign_looks([run("bloop", rho=0.1).spec])["bloop", 0.1] == look("bloop")
 
 
 @pytest.mark.parametrize(
@@ -83,18 +85,18 @@ def test_rho_is_shown_where_it_varies_and_only_there():
         float("inf"): "∞",
     }.items(),
 )
-def test_numbers_as_people_write_them(value, text):
+def test_numbers_are_formatted_for_people(value, text):
     assert number(value) == text
 
 
-def test_ticks_of_lam_are_few_enough_to_be_read():
-    papers = [10 ** (exponent / 2) for exponent in range(-8, 1)]
-    assert [text for text in lam_ticks(papers).values() if text] == ["10⁻⁴", "10⁻²", "1"]
-    assert [text for text in lam_ticks(papers, room=6).values() if text] == ["10⁻⁴", "10⁻³", "10⁻²", "10⁻¹", "1"]
+def test_lam_ticks_leave_labels_out_where_they_would_crowd():
+    half_decades = [10 ** (exponent / 2) for exponent in range(-8, 1)]
+    assert [text for text in lam_ticks(half_decades).values() if text] == ["10⁻⁴", "10⁻²", "1"]
+    assert [text for text in lam_ticks(half_decades, room=6).values() if text] == ["10⁻⁴", "10⁻³", "10⁻²", "10⁻¹", "1"]
     assert lam_ticks([0.5, 0.25, None]) == {0.25: "0.25", 0.5: "0.5"}
     assert list(lam_ticks([0.0, 0.3, 0.4, 0.5, 0.6, 0.7]).values()) == ["0", "0.3", "0.4", "0.5", "0.6", "0.7"]
 
 
-def test_lam_0_has_a_place_on_a_logarithmic_axis():
-    assert lam_places([0.0, 0.01, 1.0]) == {0.0: 0.001, 0.01: 0.01, 1.0: 1.0}
-    assert lam_places([0.0])[0.0] > 0
+def test_lam_0_has_a_position_on_a_logarithmic_axis():
+    assert lam_positions([0.0, 0.01, 1.0]) == {0.0: 0.001, 0.01: 0.01, 1.0: 1.0}
+    assert lam_positions([0.0])[0.0] > 0

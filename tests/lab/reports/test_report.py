@@ -13,7 +13,7 @@ from tests.lab.reports.synthetic_runs import LAMS, METHODS, ending, run, sweep
 
 
 class Page(HTMLParser):
-    """What a browser would find in a page: tags with their attributes, and the text of each script."""
+    """A parsed page: tags with their attributes, visible text, and the text of each script."""
 
     def __init__(self, path):
         super().__init__()
@@ -31,7 +31,7 @@ class Page(HTMLParser):
         (self.scripts if self.inside == "script" else [] if self.inside == "style" else self.text).append(text)
 
     def find(self, tag, **attributes):
-        return [found for name, found in self.tags if name == tag and attributes.items() <= found.items()]
+        return [given for name, given in self.tags if name == tag and attributes.items() <= given.items()]
 
     @property
     def data(self):
@@ -48,7 +48,7 @@ def page(report):
     return Page(report)
 
 
-def test_the_page_and_the_figures_are_there(report):
+def test_the_page_and_the_figures_are_written(report):
     assert report.name == "report.html"
     assert sorted(path.name for path in (report.parent / "figures").iterdir()) == [
         "fronts.pdf",
@@ -59,7 +59,7 @@ def test_the_page_and_the_figures_are_there(report):
 
 
 @pytest.mark.parametrize("name", ["fronts", "mixed-loss"])
-def test_figures_are_fit_for_a_paper(report, name):
+def test_figures_meet_the_requirements_of_a_journal(report, name):
     with Image.open(report.parent / "figures" / f"{name}.png") as image:
         image.verify()
         assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
@@ -72,11 +72,11 @@ def test_figures_are_fit_for_a_paper(report, name):
 
 
 def test_the_same_runs_give_the_same_files(report, tmp_path):
-    settings = dict(matplotlib.rcParams)
+    rc_params = dict(matplotlib.rcParams)
     again = write_report(sweep(), tmp_path, "lipschitz, demo")
     for file in ("report.html", "figures/fronts.pdf", "figures/mixed-loss.png"):
         assert (again.parent / file).read_bytes() == (report.parent / file).read_bytes()
-    assert dict(matplotlib.rcParams) == settings
+    assert dict(matplotlib.rcParams) == rc_params
 
 
 def test_the_page_loads_nothing(page):
@@ -104,84 +104,119 @@ def test_every_method_is_in_the_controls_the_table_and_the_data(page):
     assert len({series["colour"] for series in page.data["series"]}) == len(names)
 
 
-def test_the_data_hold_every_run_that_ended(page):
+def test_the_data_hold_every_run_with_finite_losses(page):
     for series in page.data["series"]:
         for split in ("train", "test"):
-            lost = series["label"] == "pcgrad"
-            assert len(series["front"][split]["runs"]["x"]) == 15 - lost
-            assert len(series["levels"][split]) == len(LAMS)
-    hover = next(series for series in page.data["series"] if series["label"] == "pcgrad")["front"]["train"]["joined"][
-        "text"
+            diverged = series["label"] == "pcgrad"
+            assert len(series["layers"][split]["runs"]["x"]) == 15 - diverged
+            assert len(series["by_lam"][split]) == len(LAMS)
+    hover = next(series for series in page.data["series"] if series["label"] == "pcgrad")["layers"]["train"]["front"][
+        "hovertext"
     ]
     assert any("λ = 10, mean of 2 of 3 seeds" in text for text in hover)
-    bloop = page.data["series"][0]["front"]["train"]["runs"]
-    assert bloop["text"][0].startswith("<b>bloop</b><br>λ = 0.001, ρ = 0.01, seed 0<br>main ")
+    bloop = page.data["series"][0]["layers"]["train"]["runs"]
+    assert bloop["hovertext"][0].startswith("<b>bloop</b><br>λ = 0.001, ρ = 0.01, seed 0<br>main ")
 
 
-def test_the_header_says_what_was_run(page):
+def test_the_header_states_what_was_run(page):
     text = " ".join("".join(page.text).split())
-    for fact in ("Problem lipschitz", "Scale demo", "Runs 60, 1 diverged", "Seeds 3", "λ 5 from 0.001 to 10", "ρ 0.01"):
+    for fact in ("Problem lipschitz", "Scale demo", "Runs 60", "Seeds 3", "λ 5 from 0.001 to 10", "ρ 0.01"):
         assert fact.replace(" ", "") in text.replace(" ", "")
     assert "On train losses bloop has the largest hypervolume" in text
+    assert "1 of 60 runs diverged: the final losses are not finite. The first is pcgrad, λ = 10, seed 1." in text
     assert "learning_rate0.0003" in text.replace(" ", "")
     assert "commitf392914" in text.replace(" ", "")
 
 
-def test_a_title_cannot_break_the_page(tmp_path):
+def test_a_title_cannot_break_the_page(tmp_path, no_figures):
     path = write_report([run()], tmp_path, "</script><b>&\"'")
     assert "</script>&lt;" not in path.read_text("utf-8").split("</title>")[0]
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in path.read_text("utf-8")
 
 
-def test_a_name_cannot_break_the_script(tmp_path):
+def test_a_name_cannot_break_the_script(tmp_path, no_figures):
     record = run()
-    path = write_report([replace(record, spec=replace(record.spec, method="</script>"))], tmp_path, "strange")
+    path = write_report([replace(record, spec=replace(record.spec, method="</script>"))], tmp_path, "title")
     assert Page(path).data["series"][0]["label"] == "</script>"
 
 
-def test_long_trajectories_are_thinned_and_keep_their_end(tmp_path):
+def test_long_trajectories_are_thinned_and_keep_their_end(tmp_path, no_figures):
     record = run(steps=2000)
-    layer = Page(write_report([record], tmp_path, "long")).data["series"][0]["front"]["train"]["trajectories"]
+    layer = Page(write_report([record], tmp_path, "long")).data["series"][0]["layers"]["train"]["trajectories"]
     assert 100 < len(layer["x"]) <= 201
     assert layer["x"][-2:] == [pytest.approx(record.final["main_train"], rel=1e-5), None]
 
 
-FEW = {
+UNUSUAL = {
     "one run": ([run()], 2),
     "no test data": (sweep(test=False), 4),
     "negative losses": (sweep(negative=True), 4),
     "no weight": ([run("mgda", lam=None), run("mixed", lam=0.1), run("mixed", lam=0.2)], 4),
     "weight 0": ([run(lam=lam) for lam in (0.0, 0.1)], 4),
-    "only the end is known": ([ending("mixed", lam, 1.0, 1.0) for lam in (0.1, 0.2)], 4),
+    "one row per run": ([ending("mixed", lam, 1.0, 1.0) for lam in (0.1, 0.2)], 4),
     "diverged": ([run(diverged=True)], 0),
-    "under way": ([run(status="running"), replace(run(seed=1, status="running"), metrics=())], 0),
+    "unfinished": ([run(status="running"), replace(run(seed=1, status="running"), metrics=())], 0),
     "failed before its first row": ([replace(run(status="failed"), metrics=()), run(seed=1)], 2),
     "several rho": ([run(rho=rho, lam=lam) for rho in (None, 0.01, 0.9) for lam in (0.1, 0.2)], 4),
     "no losses": ([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))], 0),
-    "all alike": ([ending("mixed", 0.1, 0.0, 0.0), ending("bloop", 0.1, 0.0, 0.0)], 2),
+    "equal losses": ([ending("mixed", 0.1, 0.0, 0.0), ending("bloop", 0.1, 0.0, 0.0)], 2),
 }
 
 
-@pytest.mark.parametrize("case", FEW)
-def test_few_runs_or_strange_ones_make_a_report_too(tmp_path, case):
-    records, figures = FEW[case]
-    path = write_report(records, tmp_path, "few")
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_unusual_runs_make_a_report(tmp_path, case):
+    records, figures = UNUSUAL[case]
+    path = write_report(records, tmp_path, case)
     assert len(list((tmp_path / "figures").iterdir())) == figures
     assert len(Page(path).data["series"]) == len({(record.spec.method, record.spec.rho) for record in records})
 
 
-def test_runs_that_differ_in_their_settings_are_marked(tmp_path):
-    text = write_report([run(), run(steps=30, seed=1)], tmp_path, "mixed up").read_text("utf-8")
-    assert "These runs also differ in steps" in text
+def test_runs_with_different_settings_or_conditions_are_pointed_out(tmp_path, no_figures):
+    other = run(steps=30, seed=1)
+    other = replace(other, info={**other.info, "jax": "0.7.0"})
+    text = write_report([run(), other], tmp_path, "mixed up").read_text("utf-8")
+    assert "These runs have different settings, compare with care: steps (1000, 1500)." in text
+    assert "trained under different conditions, compare with care: jax (0.6.2, 0.7.0)." in text
     assert "<code>1000, 1500</code>" in text
 
 
-def test_figures_of_the_problems_own_are_in_the_page(tmp_path):
-    path = write_report([run()], tmp_path, "own", draw=lambda records: {f"own-{len(records)}": Figure()})
+def test_figures_of_a_problem_are_embedded_and_drawn_from_finished_runs(tmp_path):
+    records = [run(), replace(run(seed=1, status="failed"), metrics=()), run(seed=2, status="running")]
+    path = write_report(records, tmp_path, "own", draw=lambda records: {f"own-{len(records)}": Figure()})
     assert (tmp_path / "figures" / "own-1.pdf").exists()
     assert [image["src"][:22] for image in Page(path).find("img", alt="own-1")] == ["data:image/png;base64,"]
 
 
-def test_a_report_on_nothing_is_refused(tmp_path):
+FINDINGS = {
+    "a single run": ([run()], "No verdict on train losses: there is only one run."),
+    "a single seed": (sweep(seeds=1), "(a single seed: the spread is unknown)."),
+    "all diverged": ([run(diverged=True)], "No run ended with finite losses, so there is nothing to draw."),
+    "within the spread": (
+        [
+            ending(method, lam, main + shift + 5 * seed, aux + 5 * seed, seed=seed)
+            for method, shift in (("mixed", 0.01), ("bloop", 0.0))
+            for lam, main, aux in ((0.1, 1.0, 3.0), (0.2, 2.0, 2.0), (0.3, 3.0, 1.0))
+            for seed in range(3)
+        ],
+        ", within their spread over seeds.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("records", "finding"), FINDINGS.values(), ids=FINDINGS)
+def test_the_finding_is_a_verdict_or_the_reason_why_there_is_none(tmp_path, no_figures, records, finding):
+    page = write_report(records, tmp_path, "finding").read_text("utf-8")
+    assert finding in page.split('<p class="finding">')[1].split("</p>")[0]
+
+
+def test_failed_and_missing_runs_are_warned_about(tmp_path, no_figures):
+    failed = run(seed=9, status="failed")
+    failed = replace(failed, info={"reason": "ValueError: <no data>"}, metrics=())
+    page = write_report([run(), failed], tmp_path, "failed", missing=2).read_text("utf-8")
+    assert "1 of 4 runs failed. The first is bloop, λ = 0.1, seed 9: ValueError: &lt;no data&gt;" in page
+    assert "2 of 4 runs are missing: not trained yet." in page
+
+
+def test_a_report_without_runs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
         write_report([], tmp_path, "nothing")

@@ -1,5 +1,6 @@
-"""The report in a real browser: headless Chromium, driven by playwright, with no way to the network."""
+"""The report in a real browser: headless Chromium, driven by playwright."""
 
+import itertools
 import shutil
 from dataclasses import replace
 
@@ -13,10 +14,11 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
+MOBILE = {"is_mobile": True, "has_touch": True}
 
 
-def below_zero(record, name):
-    """The same run, with one of its losses lower by 10."""
+def with_negative(record, name):
+    """The same run with one of its losses lowered by 10."""
     return replace(record, metrics=tuple({**row, name: row[name] - 10} for row in record.metrics))
 
 
@@ -24,7 +26,7 @@ REPORTS = {
     "sweep": sweep(),
     "negative": sweep(negative=True),
     "several rho": sweep() + sweep(methods={"bloop": 0.5, "mgda": None}, lams=(0.1,)),
-    "negative on test": [below_zero(record, "aux_test") for record in sweep(seeds=1)],
+    "negative on test": [with_negative(record, "aux_test") for record in sweep(seeds=1)],
     "outlier": [*sweep(seeds=1), ending("mixed", 100.0, 1e9, 1e9)],
     "one run": [run()],
     "diverged": [run(diverged=True)],
@@ -41,37 +43,57 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return {name: write_report(runs, tmp_path_factory.mktemp("report"), name) for name, runs in REPORTS.items()}
+def open_pages(browser, tmp_path_factory, no_figures_in_module):
+    """Opens a report, or returns the page on which it is open: loading takes longer than most tests."""
+    pages = {}
+
+    def open_report(name, viewport, **options):
+        key = (name, *viewport.values(), *options.items())
+        if key not in pages:
+            path = write_report(REPORTS[name], tmp_path_factory.mktemp("report"), name)
+            pages[key] = Visit(browser.new_context(viewport=viewport, **options).new_page(), path.as_uri())
+        return pages[key]
+
+    return open_report
+
+
+class Visit:
+    """An open report. Records errors, and requests of anything but the page itself."""
+
+    def __init__(self, page, address):
+        self.page, self.troubles = page, []
+        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("request", lambda request: request.url == address or self.troubles.append(f"request: {request.url}"))
+        page.goto(address)
+        self.initial = self.controls()
+
+    def controls(self):
+        pressed = "[...document.querySelectorAll('button')].map(e => e.ariaPressed)"
+        opened = "document.querySelectorAll('details[open]').length"
+        return self.page.evaluate(f"[{pressed}, {opened}, document.getElementById('mixture').value]")
 
 
 @pytest.fixture
-def visit(browser, paths):
-    """Opens a report; at the end of the test, nothing may have gone wrong and nothing may have been loaded."""
-    contexts, troubles = [], []
+def visit(open_pages):
+    """Opens a report. After the test no error may have occurred, and the controls must be as they were before."""
+    visits = []
 
-    def open_report(name="sweep", viewport=LAPTOP, **options):
-        context = browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        address = paths[name].as_uri()
-        page.on("console", lambda message: troubles.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
-        page.on("request", lambda request: request.url == address or troubles.append(f"request: {request.url}"))
-        page.goto(address)
-        return page
+    def visit_report(name="sweep", viewport=LAPTOP, **options):
+        visits.append(open_pages(name, viewport, **options))
+        return visits[-1].page
 
-    yield open_report
-    for context in contexts:
-        context.close()
-    assert troubles == []
+    yield visit_report
+    for visited in visits:
+        assert visited.troubles == []
+        assert visited.controls() == visited.initial, "pages are shared: a test puts the controls back"
 
 
-def traces(page, chart="front", **wanted):
-    """The traces that plotly has drawn and that match."""
+def traces(page, chart="front", **filters):
+    """The traces that plotly has drawn, filtered by their fields."""
     fields = "({name, meta, visible, x, y}) => ({name, meta, visible, x, y})"
     drawn = page.evaluate(f"id => document.getElementById(id).data.map({fields})", chart)
-    return [trace for trace in drawn if wanted.items() <= trace.items()]
+    return [trace for trace in drawn if filters.items() <= trace.items()]
 
 
 def axis(page, name):
@@ -83,21 +105,21 @@ def pressed(page, selector):
     return [button.get_attribute("aria-pressed") == "true" for button in page.locator(selector).all()]
 
 
-def symbols(page, chart="front"):
-    """How many symbols there are on the screen."""
+def count_markers(page, chart="front"):
+    """The number of markers on the screen."""
     return page.locator(f"#{chart} .scatterlayer path.point").count()
 
 
-def test_it_renders(visit):
+def test_a_report_renders(visit):
     page = visit()
     assert page.title() == "sweep"
-    assert page.locator("#front .scatterlayer .trace").count() >= 12
-    assert symbols(page) == 59 + 20  # runs that ended, and means
-    assert symbols(page, "mixed") == 20
-    assert page.locator("table.compared tbody tr").count() == 4
+    assert page.locator("#front .scatterlayer .trace").count() == 8  # runs and front of each method
+    assert count_markers(page) == 59 + 20  # runs with finite losses, and means
+    assert count_markers(page, "mixed") == 20
+    assert page.locator("table.comparison tbody tr").count() == 4
 
 
-def test_hovering_tells_what_a_symbol_is(visit):
+def test_hovering_over_a_marker_shows_its_run(visit):
     page = visit()
     page.locator("#front .scatterlayer .trace").last.locator("path.point").nth(4).hover(force=True)
     for part in ("bloop", "λ = ", "ρ = 0.01", "seed", "main 0.", "aux 0."):
@@ -106,20 +128,20 @@ def test_hovering_tells_what_a_symbol_is(visit):
 
 def test_a_method_can_be_hidden_and_shown_again(visit):
     page = visit()
-    before = symbols(page)
+    before = count_markers(page)
     button = page.locator("[data-method=bloop]").first
     button.click()
     for chart in ("front", "mixed"):
         assert {trace["visible"] for trace in traces(page, chart, name="bloop")} == {False}
         assert all(trace["visible"] for trace in traces(page, chart) if trace["name"] != "bloop")
     assert pressed(page, "[data-method=bloop]") == [False, False]
-    assert symbols(page) == before - 20
-    button.press("Space")  # a button is a button
+    assert count_markers(page) == before - 20
+    button.press("Space")
     assert all(trace["visible"] for trace in traces(page))
-    assert (pressed(page, "[data-method=bloop]"), symbols(page)) == ([True, True], before)
+    assert (pressed(page, "[data-method=bloop]"), count_markers(page)) == ([True, True], before)
 
 
-def test_train_and_test(visit):
+def test_switching_between_train_and_test(visit):
     page = visit()
     train, ranges = traces(page, name="bloop", meta="runs"), [axis(page, name)["range"] for name in ("xaxis", "yaxis")]
     page.get_by_role("button", name="test").click()
@@ -142,6 +164,7 @@ def test_logarithmic_axes(visit):
     page.get_by_role("button", name="log main").click()
     assert (axis(page, "xaxis")["type"], axis(page, "yaxis")["type"]) == ("log", "linear")
     assert axis(page, "xaxis")["range"] == logarithmic
+    page.get_by_role("button", name="log aux").click()
 
 
 def test_negative_losses_stay_on_a_linear_axis(visit):
@@ -160,54 +183,80 @@ def test_an_axis_is_logarithmic_only_where_it_can_be(visit):
     assert (axis(page, "yaxis")["type"], pressed(page, "[data-log=aux]")) == ("log", [True])
 
 
-def test_trajectories_on_and_off(visit):
+def test_trajectories_are_off_until_asked_for(visit):
     page = visit()
+    assert (traces(page, meta="trajectories"), pressed(page, "#trajectories")) == ([], [False])
+    page.get_by_role("button", name="trajectories").click()
     assert len(traces(page, meta="trajectories")) == 4
+    assert pressed(page, "#trajectories") == [True]
     page.get_by_role("button", name="trajectories").click()
     assert traces(page, meta="trajectories") == []
-    assert pressed(page, "#trajectories") == [False]
 
 
 def test_the_slider_mixes_the_losses(visit):
     page = visit()
-    main = traces(page, name="bloop", meta="joined")[0]["x"]
+    main = traces(page, name="bloop", meta="front")[0]["x"]
     page.locator("#mixture").fill("0")
     assert page.locator("#mixture-text").inner_text() == "t = 0.00"
     assert sorted(traces(page, "mixed", name="bloop", meta="train")[0]["y"]) == pytest.approx(main, rel=1e-4)
     page.locator("#mixture").fill("1")
-    aux = traces(page, name="bloop", meta="joined")[0]["y"]
+    aux = traces(page, name="bloop", meta="front")[0]["y"]
     assert sorted(traces(page, "mixed", name="bloop", meta="train")[0]["y"]) == pytest.approx(sorted(aux), rel=1e-4)
     assert page.locator("#mixed .ytitle").text_content() == "0.00 main + 1.00 aux"
+    page.locator("#mixture").fill("0.1")
 
 
-def test_points_far_outside_are_spoken_of(visit):
-    assert "1 final point lies far outside" in visit("outlier").locator("#front-note").inner_text()
+def test_points_far_outside_the_chart_are_mentioned(visit):
+    assert "1 final point is far outside the chart" in visit("outlier").locator("#front-note").inner_text()
     assert "outside" not in visit().locator("#front-note").inner_text()
 
 
 def test_a_report_without_losses_has_no_empty_charts(visit):
     page = visit("diverged")
     assert not any(section.is_visible() for section in page.locator(".needs-losses").all())
-    assert "No run has ended with finite losses" in page.locator(".finding").inner_text()
+    assert "No run ended with finite losses" in page.locator(".finding").inner_text()
+
+
+def label_boxes(page):
+    fields = "e => [e.textContent, e.getBoundingClientRect().toJSON()]"
+    labels = page.evaluate(f"[...document.querySelectorAll('#front .textpoint text')].map({fields})")
+    return [(text, box) for text, box in labels if text]
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_labels_of_lam_stand_beside_the_front_and_do_not_overlap(visit, viewport):
+    labels = label_boxes(visit(viewport=viewport, **(MOBILE if viewport is PHONE else {})))
+    assert {text for text, _ in labels} == {"0.001", "0.01", "0.1", "1", "10"}
+    for (_, a), (_, b) in itertools.combinations(labels, 2):
+        apart = a["left"] >= b["right"] or b["left"] >= a["right"] or a["top"] >= b["bottom"] or b["top"] >= a["bottom"]
+        assert apart
+
+
+def test_error_bars_are_drawn_where_there_are_several_seeds(visit):
+    assert visit().locator("#front .errorbar").count() == 20  # 4 methods, 5 weights
+    assert visit("negative on test").locator("#front .errorbar").count() == 0
+
+
 @pytest.mark.parametrize("name", REPORTS)
-def test_nothing_overflows(visit, name, viewport):
-    page = visit(name, viewport, is_mobile=viewport is PHONE, has_touch=viewport is PHONE)
+def test_nothing_overflows(visit, name):
+    page = visit(name, PHONE, **MOBILE)
     page.locator("summary").click()
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    wide = "e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('svg')"
-    found = page.evaluate(f"[...document.querySelectorAll('body *')].filter({wide}).map(e => e.outerHTML.slice(0, 80))")
-    assert found == []
-    buttons = [button.bounding_box() for button in page.get_by_role("button").all()]
-    assert all(button["height"] >= 32 for button in buttons)  # a finger can meet them
+    for viewport in (LAPTOP, PHONE):
+        page.set_viewport_size(viewport)
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        overflows = "e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('svg')"
+        elements = f"[...document.querySelectorAll('body *')].filter({overflows}).map(e => e.outerHTML.slice(0, 80))"
+        assert page.evaluate(elements) == []
+        buttons = [button.bounding_box() for button in page.get_by_role("button").all()]
+        assert all(button["height"] >= 32 for button in buttons)  # large enough to tap
+    page.locator("summary").click()
 
 
-def test_dark_pages_have_light_letters(visit):
+def test_dark_pages_have_light_text(visit):
     page = visit(color_scheme="dark")
-    letters = playwright.expect(page.locator("#front .xtick text").first)
+    tick_label = playwright.expect(page.locator("#front .xtick text").first)
     playwright.expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 27)")
-    letters.to_have_css("fill", "rgb(154, 164, 175)")
+    tick_label.to_have_css("fill", "rgb(154, 164, 175)")
     page.emulate_media(color_scheme="light")
-    letters.to_have_css("fill", "rgb(93, 102, 113)")
+    tick_label.to_have_css("fill", "rgb(93, 102, 113)")
+    page.emulate_media(color_scheme="dark")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gradsurgery.lab.reports.pareto import Axis, Box
+from gradsurgery.lab.reports.region import LossRange, Region
 from gradsurgery.lab.sweeps.adaptive import first_lams, next_lam
 
 
@@ -42,6 +42,6 @@ def test_the_front_of_a_sigmoid_is_found_wherever_its_middle_is(middle):
     while len(points) <= 12 and (lam := next_lam(points)) is not None:
         assert lam not in points
         points[lam] = train(lam)
-    box = Box(Axis(1.0, 1.5, False), Axis(1.0, 5.0, False))
-    dense = box.hypervolume([train(10 ** (k / 50)) for k in range(-500, 200)])
-    assert box.hypervolume(points.values()) > 0.9 * dense
+    region = Region(LossRange(1.0, 1.5, False), LossRange(1.0, 5.0, False))
+    dense = region.hypervolume([train(10 ** (k / 50)) for k in range(-500, 200)])
+    assert region.hypervolume(points.values()) > 0.9 * dense

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.problems import language
-from gradsurgery.lab.reports.series import Series, losses, series
+from gradsurgery.lab.reports.series import Series, group_runs, loss_point
 from gradsurgery.lab.run import RunRecord
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.75, 2.6), layout="constrained")
-    groups = series(records)
+    groups = group_runs(records)
     curves = {group.look: _curve(group) for group in groups}
     for place, (panel, name) in enumerate(zip(figure.subplots(1, 2), ("main", "auxiliary"), strict=True)):
         for look, curve in curves.items():
@@ -52,7 +52,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
 
 def _curve(group: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Step, main and aux of each row: means over the seeds of the longest runs, and of those as long."""
-    rows = [[(row["step"], *losses(row, "train")) for row in record.metrics] for record in group.records]
+    rows = [[(row["step"], *loss_point(row, "train")) for row in record.metrics] for record in group.records]
     longest = [step for step, *_ in max(rows, key=lambda run: run[-1][0])]
     return np.mean([run for run in rows if [step for step, *_ in run] == longest], axis=0)
 

@@ -1,12 +1,13 @@
-"""Figures fit for a paper: the Pareto fronts, and the mixed loss over lam.
+"""Figures for a paper: the Pareto fronts, and the mixed loss over λ.
 
-They are drawn at the width at which a two-column page prints them, so that their letters have the size of its captions,
-and saved as PNG (200 dpi) and PDF (fonts embedded). Nothing here needs a display.
+They have the width of one or two columns of a page, so that their text has the size of its captions, and are saved as
+PNG (200 dpi) and PDF (fonts embedded). No display is needed.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,146 +17,167 @@ from matplotlib.lines import Line2D
 from matplotlib.style import context
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from gradsurgery.lab.reports import pareto
-from gradsurgery.lab.reports.looks import Look, lam_places, lam_ticks, number
-from gradsurgery.lab.reports.series import Point, Series, losses, series, splits
+from gradsurgery.lab.reports.atomic import write_atomically
+from gradsurgery.lab.reports.looks import Look, lam_positions, lam_ticks, number
+from gradsurgery.lab.reports.pareto import front
+from gradsurgery.lab.reports.region import LossRange, range_of, region_of_fronts
+from gradsurgery.lab.reports.series import Point, Series, group_runs, loss_point, splits_with_points
 from gradsurgery.lab.run import RunRecord
 
 COLUMN, PAGE = 3.25, 6.75
 """Widths in inches of one column and of both."""
 MIXTURES = (0.0, 0.1, 0.25, 0.5)
-"""The t at which the mixed loss is drawn."""
+"""The values of t for which the mixed loss is drawn."""
+OWN_FIGURES = ("fronts", "mixed-loss")
+"""The figures that every report draws; a problem may add others."""
 
 Drawing: TypeAlias = Callable[[Sequence[RunRecord]], Mapping[str, Figure]]
-"""Runs to figures by file name."""
+"""Draws figures, by file name, from runs."""
 
 
 def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | None = None) -> list[Path]:
-    """Draws what the runs allow into the folder, each figure as PNG and PDF, and returns the files.
+    """Draw all figures, save each as PNG and PDF in the folder, and return the files.
 
-    ``fronts`` needs a run that ended with finite losses, ``mixed-loss`` at least two lam; ``draw`` adds others.
+    ``fronts`` needs a run with finite final losses, ``mixed-loss`` at least two λ. ``draw`` adds further figures
+    from the finished runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    # from the defaults up: a figure should not depend on the settings of whoever draws it
+    # start from matplotlib's defaults, so that figures do not depend on the user's matplotlibrc
     with as_file(files("gradsurgery.lab.reports") / "figures.mplstyle") as style, context(["default", style]):
-        groups = series(records)
-        figures = {"fronts": fronts(groups), "mixed-loss": mixed_loss(groups)} | dict(draw(records) if draw else {})
-        for name, figure in figures.items():
+        groups = group_runs(records)
+        figures = dict(zip(OWN_FIGURES, (draw_fronts(groups), draw_mixed_loss(groups)), strict=True))
+        finished = [record for record in records if record.status == "done" and record.metrics]
+        further = draw(finished) if draw and finished else {}
+        for name, figure in {**figures, **further}.items():
             for suffix, metadata in (("png", {}), ("pdf", {"CreationDate": None})):
                 if figure is not None:
+                    content = BytesIO()
+                    figure.savefig(content, format=suffix, metadata=metadata)
                     saved.append(folder / f"{name}.{suffix}")
-                    figure.savefig(saved[-1], metadata=metadata)
+                    write_atomically(saved[-1], content.getvalue())
     return saved
 
 
-def fronts(groups: Sequence[Series]) -> Figure | None:
-    """Final points joined into fronts over transparent training trajectories; train left, test right.
+def draw_fronts(groups: Sequence[Series], *, trajectories: bool = False) -> Figure | None:
+    """The Pareto fronts; train left, test right. None if no run has finite final losses.
 
-    A large symbol is the mean over seeds at one lam, small ones are its seeds; means that another lam of the method
-    dominates are paler and not joined.
+    A large marker is the mean over seeds at one λ, with an error bar of one standard deviation; small markers are
+    single runs. Means that another λ of the same method dominates are paler and not joined. ``trajectories`` adds the
+    losses during training as faint curves.
     """
-    shown = splits(groups)
-    if not shown:
+    splits = splits_with_points(groups)
+    if not splits:
         return None
-    keys = [_key(group.look) for group in groups]
-    figure, panels = _panels(len(shown), height=2.6, keys=keys)
-    for panel, split in zip(panels, shown, strict=True):
-        box = pareto.box(groups, split)
+    figure, panels = _create_panels(len(splits), height=2.6, legend=[_legend_line(group.look) for group in groups])
+    for panel, split in zip(panels, splits, strict=True):
+        region = region_of_fronts(groups, split)
         for group in reversed(groups):  # the first, bloop, on top
+            if trajectories:
+                _draw_trajectories(panel, group, split)
             _draw_front(panel, group, split)
-        _scale(panel, "x", box.main)
-        _scale(panel, "y", box.aux)
+        _set_scale(panel, "x", region.main)
+        _set_scale(panel, "y", region.aux)
         panel.set(title=split, xlabel="main loss", ylabel="auxiliary loss" if panel is panels[0] else "")
     return figure
 
 
-def _draw_front(panel: Axes, group: Series, split: str) -> None:
-    colour, levels = group.look.colour, group.levels(split)
+def _draw_trajectories(panel: Axes, group: Series, split: str) -> None:
     for record in group.records:
-        panel.plot(*_columns(losses(row, split) for row in record.metrics), color=colour, alpha=0.18, linewidth=0.7)
-    if any(len(level.points) > 1 for level in levels):
-        panel.plot(*_columns(group.points(split)), **_marker(group.look, size=2.2), linestyle="", alpha=0.4)
-    means = [level.mean for level in levels]
-    best = pareto.front(means)
-    beaten = [point for point in means if point not in best]
-    panel.plot(*_columns(beaten), **_marker(group.look), linestyle="", alpha=0.4)
+        points = _columns(loss_point(row, split) for row in record.metrics)
+        panel.plot(*points, color=group.look.colour, alpha=0.18, linewidth=0.7)
+
+
+def _draw_front(panel: Axes, group: Series, split: str) -> None:
+    by_lam = group.by_lam(split)
+    if any(len(seeds.points) > 1 for seeds in by_lam):
+        panel.plot(*_columns(group.final_points(split)), **_marker(group.look, size=2.2), linestyle="", alpha=0.4)
+        x, y = _columns(seeds.mean for seeds in by_lam)
+        x_errors, y_errors = _columns(seeds.deviation for seeds in by_lam)
+        colour = group.look.colour
+        panel.errorbar(x, y, y_errors, x_errors, fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.5)
+    means = [seeds.mean for seeds in by_lam]
+    best = front(means)
+    dominated = [point for point in means if point not in best]
+    panel.plot(*_columns(dominated), **_marker(group.look), linestyle="", alpha=0.4)
     panel.plot(*_columns(best), **_marker(group.look), linewidth=1.2)
 
 
-def mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTURES) -> Figure | None:
-    """The final (1 - t) main + t aux over lam, a panel for each t: test bold, train dotted, as in the paper.
+def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTURES) -> Figure | None:
+    """The final (1 - t) main + t aux over λ, one panel for each t; test solid, train dotted, as in the paper.
 
-    Lines are means over seeds, bands one standard deviation. A method without lam is a level line.
+    Lines are means over seeds, bands one standard deviation. A method without λ is a horizontal line. None if there are
+    fewer than two λ.
     """
-    shown = splits(groups)
-    ticks = lam_ticks(level.lam for group in groups for split in shown for level in group.levels(split))
+    splits = splits_with_points(groups)
+    ticks = lam_ticks(seeds.lam for group in groups for split in splits for seeds in group.by_lam(split))
     if len(ticks) < 2:
         return None
-    places = lam_places(ticks)
-    lines = [Line2D([], [], color="#555555", **_stroke(bold=split == shown[-1]), label=split) for split in shown]
-    figure, panels = _panels(len(mixtures), height=2.0, keys=[_key(group.look) for group in groups] + lines)
+    positions = lam_positions(ticks)
+    lines = [Line2D([], [], color="#555555", **_stroke(solid=split == splits[-1]), label=split) for split in splits]
+    legend = [_legend_line(group.look) for group in groups] + lines
+    figure, panels = _create_panels(len(mixtures), height=2.0, legend=legend)
     for panel, t in zip(panels, mixtures, strict=True):
         values: list[float] = []
         for group in reversed(groups):
-            for split in shown:
-                values += _draw_mixed(panel, group, split, t, places, bold=split == shown[-1])
-        _scale(panel, "y", pareto.axis(values))
+            for split in splits:
+                values += _draw_mixed_line(panel, group, split, t, positions, solid=split == splits[-1])
+        _set_scale(panel, "y", range_of(values))
         panel.set(title=f"$t = {t:g}$", xlabel="$\\lambda$", xscale="log")
-        panel.set_xticks(list(places.values()), list(ticks.values()))
+        panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")
     return figure
 
 
-def _draw_mixed(
-    panel: Axes, group: Series, split: str, t: float, places: dict[float, float], *, bold: bool
+def _draw_mixed_line(
+    panel: Axes, group: Series, split: str, t: float, positions: dict[float, float], *, solid: bool
 ) -> list[float]:
-    levels = group.levels(split)
-    means, spreads = _columns(level.mixed(t) for level in levels)
-    if levels and levels[0].lam is None:
-        panel.axhline(means[0], color=group.look.colour, **_stroke(bold))
+    """Draw one method on one split, and return its mean losses."""
+    by_lam = group.by_lam(split)
+    means, deviations = _columns(seeds.mixed_loss(t) for seeds in by_lam)
+    if by_lam and by_lam[0].lam is None:
+        panel.axhline(means[0], color=group.look.colour, **_stroke(solid))
         return means
-    x = [places[level.lam] for level in levels if level.lam is not None]
-    panel.plot(x, means, **_marker(group.look, size=3) if bold else {"color": group.look.colour}, **_stroke(bold))
-    low, high = _columns((mean - spread, mean + spread) for mean, spread in zip(means, spreads, strict=True))
+    x = [positions[seeds.lam] for seeds in by_lam if seeds.lam is not None]
+    panel.plot(x, means, **_marker(group.look, size=3) if solid else {"color": group.look.colour}, **_stroke(solid))
+    low, high = _columns((mean - spread, mean + spread) for mean, spread in zip(means, deviations, strict=True))
     panel.fill_between(x, low, high, color=group.look.colour, alpha=0.15, linewidth=0)
     return means
 
 
-def _panels(count: int, height: float, keys: list[Line2D]) -> tuple[Figure, list[Axes]]:
-    """Panels side by side, over one column if there is one, over the page if there are more; above them the legend."""
-    columns = min(len(keys), 2 if count == 1 else 6 if len(keys) == 6 else 5)
-    legend = 0.05 + 0.19 * math.ceil(len(keys) / columns)
-    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, height + legend), layout="constrained")
-    figure.legend(handles=keys, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.5)
+def _create_panels(count: int, height: float, legend: list[Line2D]) -> tuple[Figure, list[Axes]]:
+    """Panels side by side below a legend, as wide as a column for a single panel and as wide as the page for more."""
+    columns = min(len(legend), 2 if count == 1 else 6 if len(legend) == 6 else 5)
+    legend_height = 0.05 + 0.19 * math.ceil(len(legend) / columns)
+    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, height + legend_height), layout="constrained")
+    figure.legend(handles=legend, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.5)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _key(look: Look) -> Line2D:
+def _legend_line(look: Look) -> Line2D:
     return Line2D([], [], **_marker(look), linewidth=1.2, label=look.label)
 
 
 def _marker(look: Look, size: float = 4.5) -> dict[str, Any]:
-    inside = "white" if look.hollow else look.colour
     return {
         "marker": look.marker,
         "markersize": size,
         "color": look.colour,
-        "markerfacecolor": inside,
+        "markerfacecolor": "white" if look.hollow else look.colour,
         "markeredgewidth": 0.6,
     }
 
 
-def _stroke(bold: bool) -> dict[str, Any]:
-    return {"linestyle": "-", "linewidth": 1.4} if bold else {"linestyle": ":", "linewidth": 1.1}
+def _stroke(solid: bool) -> dict[str, Any]:
+    return {"linestyle": "-", "linewidth": 1.4} if solid else {"linestyle": ":", "linewidth": 1.1}
 
 
-def _scale(panel: Axes, side: str, losses: pareto.Axis) -> None:
-    """Fits an axis to the losses: they fill it, and its ticks are plain numbers as long as those are short."""
+def _set_scale(panel: Axes, side: str, losses: LossRange) -> None:
+    """Fit an axis to a range of losses, with plain numbers as tick labels where they are short."""
     axis = panel.xaxis if side == "x" else panel.yaxis
-    if losses.best < losses.worst:  # else there is one point, and its trajectory should be seen
-        panel.set(**{f"{side}lim": losses.view(losses.logarithmic)})
+    if losses.best < losses.worst:
+        panel.set(**{f"{side}lim": losses.axis_limits(losses.logarithmic)})
     if losses.logarithmic:
         panel.set(**{f"{side}scale": "log"})
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if losses.worst < 100 * losses.best else (1,)))

@@ -1,7 +1,7 @@
-"""One colour, one marker and one label per method, in every figure, page and table.
+"""One colour, one marker and one label per method, in every figure, page and table; and how numbers are written.
 
-The colours are those of Okabe and Ito, chosen to differ for colour-blind eyes, and for the methods left over two of
-Tol's, grey and brown. Every method has a marker of its own as well, so that a figure printed in grey can be read too.
+The colours are the Okabe-Ito palette, which colour-blind readers can tell apart, then two of Tol's, grey and brown.
+Every method also has its own marker, so figures can be read in greyscale.
 """
 
 import math
@@ -13,7 +13,7 @@ from gradsurgery import METHODS
 from gradsurgery.lab.run import RunSpec
 
 Variant: TypeAlias = tuple[str, float | None]
-"""A method and its rho: what one line of a figure stands for."""
+"""A method and its ρ: one line of a figure."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,18 @@ class Look:
     label: str
     colour: str
     marker: str
-    """Its marker's name in matplotlib."""
+    """The marker in matplotlib."""
     symbol: str
-    """The same marker's name in plotly."""
-    path: str
-    """And as an SVG path in the square from -5 to 5, for legends in HTML."""
+    """The same marker in plotly."""
+    svg_path: str
+    """The same marker as an SVG path in the square from -5 to 5, for legends in HTML."""
     hollow: bool = False
+    """True for an outlined marker."""
 
 
 _LOOKS = {
-    each.label: each
-    for each in (
+    look.label: look
+    for look in (
         Look("bloop", "#D55E00", "o", "circle", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z"),
         Look("mixed", "#0072B2", "s", "square", "M-4-4H4V4H-4Z"),
         Look("dynamic_barrier", "#CC79A7", "^", "triangle-up", "M0-4.5L5 4H-5Z"),
@@ -46,62 +47,64 @@ _LOOKS = {
         Look("metabalance", "#A0785A", "h", "hexagon", "M0-5L4.3-2.5V2.5L0 5L-4.3 2.5V-2.5Z"),
     )
 }
-_STRANGER = Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z")
+_OTHER = Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z")
 
 
 def look(method: str) -> Look:
-    """The look of a method; grey for one that is not the paper's.
+    """The look of a method; grey for a method that is not in the paper.
 
     Example:
         >>> look("bloop").colour
         '#D55E00'
     """
-    return _LOOKS.get(method) or replace(_STRANGER, label=method)
+    return _LOOKS.get(method) or replace(_OTHER, label=method)
 
 
-def looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
-    """The look of each method among the runs, in the order of the paper's Table 1.
+def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
+    """The look of each method and ρ among the runs, in the order of the paper's Table 1.
 
-    A method keeps its colour. If it ran with several rho, the label shows rho, the colour goes from light to dark as
-    rho grows, and every second marker is hollow.
+    A method that ran with several ρ keeps its colour, in shades from light to dark as ρ grows. Its labels show ρ, and
+    every second marker is hollow.
 
     Example:
         >>> runs = [RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=rho, seed=0) for rho in (0.01, 0.1)]
-        >>> [look.label for look in looks(runs).values()]
+        >>> [look.label for look in assign_looks(runs).values()]
         ['bloop, ρ = 0.01', 'bloop, ρ = 0.1']
     """
-    order = {name: place for place, name in enumerate(METHODS)}
+    order = {name: index for index, name in enumerate(METHODS)}
     variants = sorted(
         {(spec.method, spec.rho) for spec in specs},
         key=lambda variant: (order.get(variant[0], len(order)), variant[0], variant[1] or 0.0),
     )
-    return {(method, rho): _variant(method, rho, [r for m, r in variants if m == method]) for method, rho in variants}
+    return {
+        (method, rho): _variant_look(method, rho, [r for m, r in variants if m == method]) for method, rho in variants
+    }
 
 
-def _variant(method: str, rho: float | None, rhos: list[float | None]) -> Look:
+def _variant_look(method: str, rho: float | None, rhos: list[float | None]) -> Look:
     plain = look(method)
     if len(rhos) == 1:
         return plain
-    place = rhos.index(rho)
-    hollow = place % 2 == 1
+    position = rhos.index(rho)
+    hollow = position % 2 == 1
     return replace(
         plain,
         label=f"{method}, " + ("no average" if rho is None else f"ρ = {number(rho)}"),
-        colour=_shaded(plain.colour, place / (len(rhos) - 1)),
+        colour=_shade(plain.colour, position / (len(rhos) - 1)),
         symbol=plain.symbol + "-open" * hollow,
         hollow=hollow,
     )
 
 
-def _shaded(colour: str, darkness: float) -> str:
-    """The colour from half way to white (0) to a third of the way to black (1)."""
-    towards, amount = (255, 0.5 - darkness) if darkness < 0.5 else (0, 0.66 * (darkness - 0.5))
+def _shade(colour: str, darkness: float) -> str:
+    """Mix the colour with white (darkness 0: half) or black (darkness 1: a third)."""
+    target, amount = (255, 0.5 - darkness) if darkness < 0.5 else (0, 0.66 * (darkness - 0.5))
     channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(channel + amount * (towards - channel)):02X}" for channel in channels)
+    return "#" + "".join(f"{round(channel + amount * (target - channel)):02X}" for channel in channels)
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number as people write it: three digits that matter, no trailing zeros, powers of ten where it is far from 1.
+    """A number for people: three significant digits, no trailing zeros, a power of ten where it is far from 1.
 
     Example:
         >>> [number(value) for value in (0.1, 1234.5, -0.00031623, 1e-4, float("nan"))]
@@ -123,7 +126,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def power_of_ten(power: int) -> str:
-    """10 to an integer power, without markup.
+    """An integer power of ten, written with superscript characters.
 
     Example:
         >>> [power_of_ten(power) for power in (-4, 0, 1)]
@@ -134,9 +137,10 @@ def power_of_ten(power: int) -> str:
 
 
 def lam_ticks(lams: Iterable[float | None], room: int = 4) -> dict[float, str]:
-    """Each lam that a figure shows, from small to large, with the text under it: few enough to be read.
+    """The tick label of each λ in a figure, in increasing order of λ.
 
-    If there are more than five, only 0 and powers of ten have a text (every second if there is no room for all).
+    With more than five λ only 0 and powers of ten get a label, and only every second power if there are more than
+    ``room``; the others get an empty one.
 
     Example:
         >>> lam_ticks([1e-4, 0.000316, 0.001, 0.00316, 0.01, 0.0, None])
@@ -157,11 +161,11 @@ def _is_power_of_ten(value: float) -> bool:
     return math.isclose(value, 10.0 ** round(math.log10(value)), rel_tol=1e-6)
 
 
-def lam_places(lams: Iterable[float]) -> dict[float, float]:
-    """Where each lam stands on a logarithmic axis: at itself, but 0 a decade left of the smallest.
+def lam_positions(lams: Iterable[float]) -> dict[float, float]:
+    """The position of each λ on a logarithmic axis; 0 is drawn one decade left of the smallest positive λ.
 
     Example:
-        >>> lam_places([0.0, 0.1, 1.0])
+        >>> lam_positions([0.0, 0.1, 1.0])
         {0.0: 0.01, 0.1: 0.1, 1.0: 1.0}
     """
     shown = sorted(set(lams))

@@ -52,8 +52,12 @@ def describe(spec: RunSpec) -> str:
         >>> describe(RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=2))
         'bloop, λ = 0.1, ρ = 0.01, seed 2'
     """
-    values = [f"{name} = {number(value)}" for name, value in (("λ", spec.lam), ("ρ", spec.rho)) if value is not None]
-    return ", ".join([spec.method, *values, f"seed {spec.seed}"])
+    return ", ".join([spec.method, *hyperparameters(spec), f"seed {spec.seed}"])
+
+
+def hyperparameters(spec: RunSpec) -> list[str]:
+    """λ and ρ with their values, for a method that has them."""
+    return [f"{name} = {number(value)}" for name, value in (("λ", spec.lam), ("ρ", spec.rho)) if value is not None]
 
 
 def _count(count: int, total: int) -> str:

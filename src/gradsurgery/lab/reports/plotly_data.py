@@ -1,35 +1,37 @@
-"""What the charts of a report show, ready for JSON: the page's script only draws it."""
+"""The data of the page's charts, ready for JSON; ``report.js`` only draws it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gradsurgery.lab.reports import pareto
-from gradsurgery.lab.reports.looks import lam_places, lam_ticks, number
-from gradsurgery.lab.reports.series import Level, Point, Series, final_point, losses, splits
+from gradsurgery.lab.reports.looks import lam_positions, lam_ticks, number
+from gradsurgery.lab.reports.outcomes import hyperparameters
+from gradsurgery.lab.reports.pareto import front
+from gradsurgery.lab.reports.region import region_of_fronts
+from gradsurgery.lab.reports.series import Point, SeedGroup, Series, final_point, loss_point, splits_with_points
 from gradsurgery.lab.run import Metrics, RunSpec
 
-_ROWS = 200
-"""How many rows of a trajectory are drawn at most: more would only make the page heavy."""
+_MAX_TRAJECTORY_ROWS = 200  # keeps the page small
 
 
 def chart_data(groups: Sequence[Series]) -> dict[str, Any]:
-    """All that is drawn, by series and split; a loss that is not finite is null."""
-    shown = splits(groups)
-    ticks = lam_ticks((level.lam for group in groups for split in shown for level in group.levels(split)), room=6)
-    places = lam_places(ticks)
+    """Everything that the charts draw, by series and split. Non-finite losses become null."""
+    splits = splits_with_points(groups)
+    lams = (seeds.lam for group in groups for split in splits for seeds in group.by_lam(split))
+    ticks = lam_ticks(lams, room=6)
+    positions = lam_positions(ticks)
     return {
-        "splits": shown,
-        "axes": {split: _axes(groups, split) for split in shown},
-        "ticks": {"at": list(places.values()), "text": list(ticks.values())},
+        "splits": splits,
+        "axes": {split: _axes(groups, split) for split in splits},
+        "lam_ticks": {"positions": list(positions.values()), "labels": list(ticks.values())},
         "series": [
             {
                 "label": group.look.label,
                 "colour": group.look.colour,
                 "symbol": group.look.symbol,
-                "front": {split: _front(group, split) for split in shown},
-                "levels": {split: [_level(level, places) for level in group.levels(split)] for split in shown},
+                "layers": {split: _layers(group, split, ticks) for split in splits},
+                "by_lam": {split: [_seed_group(seeds, positions) for seeds in group.by_lam(split)] for split in splits},
             }
             for group in groups
         ],
@@ -37,80 +39,87 @@ def chart_data(groups: Sequence[Series]) -> dict[str, Any]:
 
 
 def _axes(groups: Sequence[Series], split: str) -> dict[str, Any]:
-    """For each loss whether its axis begins as logarithmic, and the ranges; no range lets plotly choose.
+    """For each loss: whether its axis starts as logarithmic, and the range for either scale.
 
-    A loss that is negative somewhere has no logarithmic range, and the page offers none.
+    Without a range plotly chooses one. A loss that is not always positive has no logarithmic range.
     """
-    box = pareto.box(groups, split)
-    points = [point for group in groups for point in group.points(split)]
+    region = region_of_fronts(groups, split)
+    points = [point for group in groups for point in group.final_points(split)]
     axes = {}
-    for name, axis, values in (("main", box.main, _column(points, 0)), ("aux", box.aux, _column(points, 1))):
-        low, high = axis.view(axis.logarithmic)
+    for index, (name, losses) in enumerate((("main", region.main), ("aux", region.aux))):
+        values = [point[index] for point in points]
+        low, high = losses.axis_limits(losses.logarithmic)
+        has_width, positive = losses.best < losses.worst, min(values) > 0
         axes[name] = {
-            "logarithmic": axis.logarithmic,
-            "can_be_logarithmic": min(values) > 0,
-            "linear_range": axis.view(logarithmic=False) if axis.best < axis.worst else None,
-            "log_range": axis.view(logarithmic=True) if axis.best < axis.worst and min(values) > 0 else None,
+            "logarithmic": losses.logarithmic,
+            "can_be_logarithmic": positive,
+            "linear_range": losses.axis_limits(logarithmic=False) if has_width else None,
+            "log_range": losses.axis_limits(logarithmic=True) if has_width and positive else None,
             "outside": sum(not low <= value <= high for value in values),
         }
     return axes
 
 
-def _front(group: Series, split: str) -> dict[str, Any]:
-    """The layers of a front: the ways there, single runs, and the means over seeds that form the front or do not."""
-    levels = group.levels(split)
+def _layers(group: Series, split: str, ticks: Mapping[float, str]) -> dict[str, Any]:
+    """The layers of a chart: trajectories, single runs, and means over seeds on the front and off it."""
+    by_lam = group.by_lam(split)
     runs = [(record.spec, point) for record in group.records if (point := final_point(record, split))]
-    several = any(level.runs > 1 for level in levels)
-    best = pareto.front(level.mean for level in levels)
-    joined = sorted((level for level in levels if level.mean in best), key=lambda level: level.mean)
-    beaten = [level for level in levels if level.mean not in best]
+    has_seeds = any(seeds.runs > 1 for seeds in by_lam)
+    best = front(seeds.mean for seeds in by_lam)
+    on_front = sorted((seeds for seeds in by_lam if seeds.mean in best), key=lambda seeds: seeds.mean)
     return {
         "trajectories": _layer(point for record in group.records for point in _trajectory(record.metrics, split)),
-        "runs": _layer((point, _text(spec, f"seed {spec.seed}", point)) for spec, point in runs if several),
-        "joined": _layer((level.mean, _level_text(group, level)) for level in joined),
-        "beaten": _layer((level.mean, _level_text(group, level)) for level in beaten),
+        "runs": _layer((point, _hover_text(spec, point)) for spec, point in runs if has_seeds),
+        "front": _means(group, on_front, ticks),
+        "dominated": _means(group, [seeds for seeds in by_lam if seeds.mean not in best], ticks),
     }
 
 
 def _trajectory(metrics: Sequence[Metrics], split: str) -> list[tuple[Point, str]]:
-    """Its rows, thinned from the last backwards, and a gap behind them."""
-    stride = max(math.ceil(len(metrics) / _ROWS), 1)
+    """The losses during training, thinned so that the last row stays, and a gap that ends the line."""
+    stride = max(math.ceil(len(metrics) / _MAX_TRAJECTORY_ROWS), 1)
     rows = metrics[::-stride][::-1]
-    return [(losses(row, split), "") for row in rows] + [((math.nan, math.nan), "")]
+    return [(loss_point(row, split), "") for row in rows] + [((math.nan, math.nan), "")]
 
 
 def _layer(points: Iterable[tuple[Point, str]]) -> dict[str, list[Any]]:
-    rows = list(points)
-    x, y = ([_rounded(point[place]) for point, _ in rows] for place in (0, 1))
-    texts = [text for _, text in rows]
-    return {"x": x, "y": y} | ({"text": texts} if any(texts) else {})
+    points = list(points)
+    x, y = ([_round(point[index]) for point, _ in points] for index in (0, 1))
+    texts = [text for _, text in points]
+    return {"x": x, "y": y} | ({"hovertext": texts} if any(texts) else {})
 
 
-def _level(level: Level, places: dict[float, float]) -> dict[str, Any]:
+def _means(group: Series, by_lam: Sequence[SeedGroup], ticks: Mapping[float, str]) -> dict[str, Any]:
+    """Means over seeds, with error bars of one standard deviation and the labels of some λ to write beside them."""
+    layer: dict[str, Any] = _layer((seeds.mean, _mean_hover_text(group, seeds)) for seeds in by_lam)
+    layer["lams"] = ["" if seeds.lam is None else ticks[seeds.lam] for seeds in by_lam]
+    for index, name in enumerate(("error_x", "error_y")):
+        deviations = [_round(seeds.deviation[index]) for seeds in by_lam]
+        if any(deviations):
+            layer[name] = {"array": deviations}
+    return layer
+
+
+def _seed_group(seeds: SeedGroup, positions: dict[float, float]) -> dict[str, Any]:
     return {
-        "place": None if level.lam is None else places[level.lam],
-        "lam": "" if level.lam is None else f"λ = {number(level.lam)}",
-        "points": [[_rounded(main), _rounded(aux)] for main, aux in level.points],
+        "position": None if seeds.lam is None else positions[seeds.lam],
+        "lam": "" if seeds.lam is None else f"λ = {number(seeds.lam)}",
+        "points": [[_round(main), _round(aux)] for main, aux in seeds.points],
     }
 
 
-def _level_text(group: Series, level: Level) -> str:
-    spec = next(record.spec for record in group.records if record.spec.lam == level.lam)
-    ended = f"{len(level.points)} of " if len(level.points) < level.runs else ""
-    which = f"mean of {ended}{level.runs} seeds" if level.runs > 1 else f"seed {spec.seed}"
-    return _text(spec, which, level.mean)
+def _mean_hover_text(group: Series, seeds: SeedGroup) -> str:
+    spec = next(record.spec for record in group.records if record.spec.lam == seeds.lam)
+    if seeds.runs == 1:
+        return _hover_text(spec, seeds.mean)
+    finite = f"{len(seeds.points)} of " if len(seeds.points) < seeds.runs else ""
+    return _hover_text(spec, seeds.mean, f"mean of {finite}{seeds.runs} seeds")
 
 
-def _text(spec: RunSpec, which: str, point: Point) -> str:
-    """What hovering shows."""
-    settings = [f"{name} = {number(value)}" for name, value in (("λ", spec.lam), ("ρ", spec.rho)) if value is not None]
-    lines = [f"<b>{escape(spec.method)}</b>", ", ".join([*settings, which])]
+def _hover_text(spec: RunSpec, point: Point, seeds: str = "") -> str:
+    lines = [f"<b>{escape(spec.method)}</b>", ", ".join([*hyperparameters(spec), seeds or f"seed {spec.seed}"])]
     return "<br>".join([*lines, f"main {number(point[0])}", f"aux {number(point[1])}"])
 
 
-def _rounded(value: float) -> float | None:
+def _round(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _column(points: Sequence[Point], place: int) -> list[float]:
-    return [point[place] for point in points]

@@ -1,12 +1,13 @@
 """The summary of a sweep in the terminal: hypervolumes, and every run that did not end well."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradsurgery.lab.reports import pareto
+from gradsurgery.lab.reports.comparison import compare
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.outcomes import outcome_sentences
 from gradsurgery.lab.run import RunRecord
@@ -22,12 +23,16 @@ def print_summary(records: Sequence[RunRecord], console: Console, *, missing: in
         console: where to print.
         missing: how many runs of the grid are not stored at all.
     """
-    rows = pareto.summary(records)
-    if any(row.failed < row.runs for row in rows):
+    comparison = compare(records)
+    if any(result.without_result < result.runs for result in comparison.results):
         table = Table("method", "hypervolume (train)", "± over seeds", "dominated", "runs", box=None)
-        for row in rows:
-            cells = number(row.hypervolume), number(row.spread), number(100 * row.dominated) + " %", str(row.runs)
-            table.add_row(Text(row.label), *cells)
+        for result in comparison.results:
+            dominated = "–" if math.isnan(result.dominated) else f"{number(100 * result.dominated)} %"
+            table.add_row(
+                Text(result.label), number(result.hypervolume), number(result.spread), dominated, str(result.runs)
+            )
         console.print(table)
+        if comparison.no_verdict:
+            console.print(Text(f"No hypervolumes: {comparison.no_verdict}."), soft_wrap=True)
     for sentence in outcome_sentences(records, missing):
         console.print(Text(sentence, style="bold red"), soft_wrap=True)

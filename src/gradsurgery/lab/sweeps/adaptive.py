@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from gradsurgery.lab.reports.pareto import Axis
+from gradsurgery.lab.reports.region import LossRange
 from gradsurgery.lab.reports.series import Point
 
 START = 3
@@ -44,7 +44,7 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
     if len(lams) < 2:
         return None
     main, aux = (_whole_range([point[loss] for point in ends.values()]) for loss in (0, 1))
-    placed = [(main.place(point[0]), aux.place(point[1])) for point in ends.values()]
+    placed = [(main.position(point[0]), aux.position(point[1])) for point in ends.values()]
     if _grows(points, ends):
         return _rounded(lams[-1] * STRIDE)
     gaps = [math.dist(left, right) for left, right in pairwise(placed)]
@@ -63,9 +63,9 @@ def _grows(points: Mapping[float, Point | None], ends: Mapping[float, Point]) ->
     return last == max(points) and lowest and end[0] - alone[0] <= MAIN_ENOUGH * abs(alone[0])
 
 
-def _whole_range(losses: Sequence[float]) -> Axis:
+def _whole_range(losses: Sequence[float]) -> LossRange:
     best, worst = min(losses), max(losses)
-    return Axis(best, worst, logarithmic=best > 0 and worst / best > 10)
+    return LossRange(best, worst, logarithmic=best > 0 and worst / best > 10)
 
 
 def _rounded(lam: float) -> float:

@@ -1,0 +1,59 @@
+"""The conditions that runs were trained under: settings, and the versions and hardware that the store recorded."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from gradsurgery.lab.run import RunRecord, Setting
+
+_NOT_A_CONDITION = {"reason", "samples", "seconds"}
+_NOT_RECORDED = "not recorded"
+_MAX_VALUES = 4
+
+
+def condition_warnings(records: Sequence[RunRecord]) -> list[str]:
+    """A sentence if finished runs differ in their settings, and one if they differ in versions or hardware."""
+    finished = [record for record in records if record.status == "done"]
+    differing_settings = _differing(record.spec.settings for record in finished)
+    differing_info = _differing(_conditions(record) for record in finished)
+    sentences = []
+    if differing_settings:
+        sentences.append(f"These runs have different settings, compare with care: {differing_settings}.")
+    if differing_info:
+        sentences.append(f"These runs were trained under different conditions, compare with care: {differing_info}.")
+    return sentences
+
+
+def condition_tables(records: Sequence[RunRecord]) -> str:
+    """Settings, versions and hardware with their values, as HTML tables."""
+    settings = _collect_values(record.spec.settings for record in records)
+    info = _collect_values(_conditions(record) for record in records)
+    tables = []
+    for heading, values_by_name in (("Settings", settings), ("Versions and hardware", info)):
+        rows = "".join(
+            f'<tr><th scope="row">{escape(name)}</th><td><code>{escape(", ".join(values))}</code></td></tr>'
+            for name, values in sorted(values_by_name.items())
+        )
+        tables.append(f"<h3>{heading}</h3><table><tbody>{rows}</tbody></table>" if rows else "")
+    return "".join(tables) or "<p>None were recorded.</p>"
+
+
+def _conditions(record: RunRecord) -> dict[str, Setting]:
+    return {name: value for name, value in record.info.items() if name not in _NOT_A_CONDITION}
+
+
+def _differing(mappings: Iterable[Mapping[str, Setting]]) -> str:
+    """The names with more than one value, each with its values."""
+    collected = _collect_values(mappings)
+    return "; ".join(f"{name} ({_shorten(values)})" for name, values in collected.items() if len(values) > 1)
+
+
+def _shorten(values: Sequence[str]) -> str:
+    shown = ", ".join(values[:_MAX_VALUES])
+    return shown if len(values) <= _MAX_VALUES else f"{shown}, … {len(values)} values"
+
+
+def _collect_values(mappings: Iterable[Mapping[str, Setting]]) -> dict[str, list[str]]:
+    """The distinct values under each name; a mapping without the name counts as one more value."""
+    mappings = list(mappings)
+    names = dict.fromkeys(name for mapping in mappings for name in mapping)
+    return {name: list(dict.fromkeys(str(mapping.get(name, _NOT_RECORDED)) for mapping in mappings)) for name in names}
