@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gradsurgery.lab.store.store import Store
-from tests.lab.data.image_files import encoded
+from tests.lab.data.image_files import encode_image
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def imagenet(tmp_path_factory):
         plain = [np.full((*size, 3), 20 * number, np.uint8) for number, size in enumerate(sizes)]
         ramps = [pixels + np.arange(pixels.shape[1], dtype=np.uint8)[:, None] // 3 for pixels in plain]
         shown = ramps if split == "train" else plain
-        images = [encoded(pixels, "L" if number == 3 else "RGB") for number, pixels in enumerate(shown)]
+        images = [encode_image(pixels, "L" if number == 3 else "RGB") for number, pixels in enumerate(shown)]
         labels = [-1 if split == "test" else min(100 * number, 999) for number in range(count)]
         write("imagenet-1k", split, "image", images, labels, 1000)
     for split in ("train", "test"):
-        small = [encoded(np.full((32, 32, 3), 20 * number, np.uint8), kind="PNG") for number in range(8)]
+        small = [encode_image(np.full((32, 32, 3), 20 * number, np.uint8), codec="PNG") for number in range(8)]
         write("cifar10", split, "img", small, list(range(8)), 10)
     return folder
 

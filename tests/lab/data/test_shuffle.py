@@ -3,20 +3,20 @@ import numpy as np
 from gradsurgery.lab.data.shuffle import epoch_batches, epoch_indices
 
 
-def test_every_epoch_has_each_example_once_and_an_order_of_its_own():
-    seen = epoch_indices(10, 30, seeds=(0,), start=0).reshape(3, 10)
-    for epoch in seen:
+def test_each_epoch_has_every_example_once_in_its_own_order():
+    epochs = epoch_indices(10, 30, seeds=(0,), start=0).reshape(3, 10)
+    for epoch in epochs:
         assert sorted(epoch) == list(range(10))
-    assert len({tuple(epoch) for epoch in seen}) == 3
+    assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def test_a_later_place_does_not_depend_on_how_one_came_there():
+def test_resuming_at_any_position_gives_the_same_order():
     whole = epoch_indices(7, 40, seeds=(3,), start=0)
     for start, count in ((0, 1), (5, 10), (13, 27)):
         np.testing.assert_array_equal(epoch_indices(7, count, seeds=(3,), start=start), whole[start : start + count])
 
 
-def test_seeds_differ():
+def test_seeds_give_different_orders():
     assert list(epoch_indices(100, 100, seeds=(0,), start=0)) != list(epoch_indices(100, 100, seeds=(1,), start=0))
 
 

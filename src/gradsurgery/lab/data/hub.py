@@ -124,6 +124,8 @@ def _resolve(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
                 f"{name} is not on the hub: give the folder that contains it with --data-dir or {DATA_DIR_VARIABLE}"
             )
         return name, configuration or None
+    if not folder.is_dir():
+        raise UserError(f"the data folder {folder} does not exist")
     local = folder / name.rpartition("/")[2]
     if not local.is_dir():
         raise UserError(f"the data folder {folder} has no subfolder {local.name} to stand in for {name}")

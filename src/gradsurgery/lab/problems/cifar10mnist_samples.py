@@ -1,4 +1,4 @@
-"""A sheet of samples of Cifar10Mnist, as in the paper's appendix.
+"""Draw samples of Cifar10Mnist, as in the paper's appendix.
 
 python -m gradsurgery.lab.problems.cifar10mnist_samples samples.png --scale laptop --data-dir data
 """
@@ -15,12 +15,12 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problems import cifar10mnist
 
 
-def sheet(pictures: ImageArrays, inks: ImageArrays, rows: int = 3, columns: int = 10) -> Figure:
-    """The first pictures with the digits over them, and both labels."""
+def draw_samples(pictures: ImageArrays, layers: ImageArrays, rows: int = 3, columns: int = 10) -> Figure:
+    """Draw the first pictures with their digits, and both labels above each."""
     figure = Figure(figsize=(columns, 1.25 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flat
-    images = np.asarray(overlay(pictures.pixels[: rows * columns] / 255, inks.pixels[: rows * columns]))
-    for panel, image, label, digit in zip(panels, images, pictures.labels, inks.labels, strict=False):
+    images = np.asarray(overlay(pictures.pixels[: rows * columns] / 255, layers.pixels[: rows * columns]))
+    for panel, image, label, digit in zip(panels, images, pictures.labels, layers.labels, strict=False):
         panel.imshow(image)
         panel.set_title(f"{label}, {digit}", fontsize=9)
     for panel in figure.axes:
@@ -29,18 +29,18 @@ def sheet(pictures: ImageArrays, inks: ImageArrays, rows: int = 3, columns: int 
 
 
 def main() -> None:
-    """Draw what a scale trains on."""
-    parser = argparse.ArgumentParser(description="Draw a sheet of samples of Cifar10Mnist.")
+    """Draw training images of a scale."""
+    parser = argparse.ArgumentParser(description="Draw samples of Cifar10Mnist.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--scale", default="demo")
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     try:
         settings = cifar10mnist.problem.scale(options.scale).settings
-        both = cifar10mnist.pictures_and_digits(settings, options.data_dir, held_out=False)
+        images = cifar10mnist.pictures_and_digits(settings, options.data_dir, held_out=False)
     except UserError as error:
         parser.error(str(error))
-    sheet(*both).savefig(options.path, dpi=100)
+    draw_samples(*images).savefig(options.path, dpi=100)
 
 
 if __name__ == "__main__":
