@@ -8,7 +8,7 @@ rule that updates its averages:
 
 Front ends keep averages corrected for their start at zero. With mass_t the moving average of the number 1,
 
-    mass' = (1 - rho) mass + rho,   keep = (1 - rho) mass / mass',   take = rho / mass' = 1 - keep
+    mass' = (1 - rho) mass + rho,   keep = (1 - rho) mass / mass',   take = 1 - keep
 
 so that the first average is the first gradient. Uncorrected it would be rho times that, and its square would underflow
 long before the gradient's does.
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from gradsurgery.diagnostics import diagnosis
 from gradsurgery.method import Method, Step
-from gradsurgery.scalar import Scalar, smallest_square
+from gradsurgery.scalar import Scalar, ratio, smallest_square
 from gradsurgery.vector import Gram, Pair
 
 
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     keep: Scalar
     """The weight of the old average in the new one; 1 for a method without averages."""
     take: Scalar
-    """The weight of the new gradient in its average: 1 - keep, formed without rounding keep."""
+    """The weight of the new gradient in its average: 1 - keep."""
     mass: Scalar
     """The moving average of the number 1 after this step."""
     memory: tuple[Scalar, ...]
@@ -83,8 +83,11 @@ def plan(
     now = method.resolve(steps)
     names = basis(method, aux_count)
 
+    answers: list[Scalar] = []
+
     def product(a: str, b: str) -> Scalar:
         value = dot(a, b)
+        answers.append(value)
         return value * (value >= smallest_square(value)) if a == b else value
 
     gram = Gram(names, product)
@@ -100,7 +103,8 @@ def plan(
 
     for name in names[: method.averages]:
         gram.product(name, name)
-    numbers = [*gram.products.values(), *direction.weights.values(), *memory]
+    # the answers, not gram.products: XLA may compute NaN * False as 0
+    numbers = [*answers, *direction.weights.values(), *memory]
     for u, v in combinations_with_replacement(names, 2) if measure else ():
         gram.product(u, v)
 
@@ -120,9 +124,14 @@ def plan(
 
 
 def _average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """``keep``, ``take`` and the new mass. 1 - rho is formed before a front end rounds it: rho may be close to 1."""
+    """``keep``, ``take`` and the new mass.
+
+    rho may be close to 1, so 1 - rho is formed before a front end rounds it. It may be close to 0, where the rounding
+    error of keep + take would add up over 1 / rho steps, so take is 1 - keep, which is exact there, not rho / mass'.
+    """
     old = (1 - rho) * mass
-    return old / (old + rho), rho / (old + rho), old + rho
+    keep = ratio(old, old + rho)
+    return keep, 1 - keep, old + rho
 
 
 def _diagnostics(sound: Scalar, *step: Any) -> dict[str, Scalar]:
