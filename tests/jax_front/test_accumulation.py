@@ -87,7 +87,7 @@ def test_multi_steps_of_optax_is_refused_with_what_to_use():
 
 
 def test_bad_arguments_get_one_sentence():
-    with pytest.raises(ValueError, match="a whole number from 1, but got 0"):
+    with pytest.raises(ValueError, match="an integer of at least 1, but got 0"):
         gsj.accumulate(optax.sgd(0.1), every=0)
     tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=2)
     with pytest.raises(ValueError, match="made for aux_count=1, but got 2"):

@@ -245,7 +245,7 @@ def test_diagnostics_cost_no_inner_product_unless_switched_on():
 
 
 def test_diagnostics_need_one_surgery_in_the_state():
-    with pytest.raises(ValueError, match="one surgery in it, but found 0"):
+    with pytest.raises(ValueError, match="one surgery in it, but got 0"):
         gsj.diagnostics(optax.adam(0.1).init(PARAMS))
 
 

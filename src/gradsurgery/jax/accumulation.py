@@ -1,4 +1,4 @@
-"""Gradient accumulation that is right for all gradients: the mean of each over micro-batches, then one step."""
+"""Gradient accumulation: the mean of main's and of each auxiliary gradient over micro-batches, then one step."""
 
 from typing import Any, NamedTuple
 
@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradsurgery.jax.checks import auxiliary
+from gradsurgery.jax.checks import as_aux_tuple, check_parameters
 from gradsurgery.jax.tree import Tree, wide
 
 
 class AccumulationState(NamedTuple):
-    """What ``accumulate`` carries from micro-batch to micro-batch."""
+    """The state of ``accumulate``."""
 
     micro_step: jax.Array
-    """Micro-batches in the means so far."""
+    """The number of micro-batches in the means so far."""
     means: tuple[Tree, ...]
-    """The mean gradient of main, then of each auxiliary loss."""
+    """The mean gradient of main, then of each auxiliary loss, in float32 at least."""
     inner: Any
     """The state of the optimiser."""
 
@@ -24,15 +24,18 @@ class AccumulationState(NamedTuple):
 def accumulate(
     inner: optax.GradientTransformation, every: int, *, aux_count: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-    """Step ``inner`` once in ``every`` calls, on the mean of main's and of the auxiliary gradients.
+    """Update ``inner`` once in ``every`` calls, with the means of main's and of the auxiliary gradients.
 
-    In between the updates are zero. ``optax.MultiSteps`` around ``surgery`` would use the auxiliary gradients of the
-    last micro-batch alone, so ``surgery`` refuses it; this takes its place.
+    The other calls return zero updates. Use this in place of ``optax.MultiSteps``, which would pass on the auxiliary
+    gradients of the last micro-batch only; ``surgery`` raises inside it.
+
+    As in ``optax.MultiSteps``, ``inner`` gets means in the types of the gradients, and its state keeps the types that
+    ``init`` gave it.
 
     Args:
-        inner: the whole optimiser, with ``surgery`` in it.
-        every: how many micro-batches make a step.
-        aux_count: how many auxiliary losses there are.
+        inner: the whole optimiser, including ``surgery``.
+        every: the number of micro-batches in a step.
+        aux_count: the number of auxiliary losses.
 
     Example:
         >>> import gradsurgery as gs, gradsurgery.jax as gsj
@@ -45,25 +48,28 @@ def accumulate(
         [-17.]
     """
     if not isinstance(every, int) or every < 1:
-        raise ValueError(f"every is a number of micro-batches, so it is a whole number from 1, but got {every!r}")
+        raise ValueError(f"every is a number of micro-batches, so an integer of at least 1, but got {every!r}")
     optimiser = optax.with_extra_args_support(inner)
 
     def init(params: Tree) -> AccumulationState:
+        check_parameters(params)
         zeros = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params)
         return AccumulationState(jnp.zeros((), jnp.int32), (zeros,) * (1 + aux_count), optimiser.init(params))
 
     def update(
         updates: Tree, state: AccumulationState, params: Tree | None = None, *, aux: Any = None, **extra: Any
     ) -> tuple[Tree, AccumulationState]:
-        gradients = (updates, *auxiliary(updates, aux))
+        gradients = (updates, *as_aux_tuple(updates, aux))
         if len(gradients) != len(state.means):
-            raise ValueError(f"accumulate was made for aux_count={aux_count}, but got {len(gradients) - 1} of them")
+            raise ValueError(f"accumulate was made for aux_count={aux_count}, but got {len(gradients) - 1} in aux")
 
         def mean(old: jax.Array, new: jax.Array) -> jax.Array:
             return old + (new.astype(old.dtype) - old) / (state.micro_step + 1).astype(old.dtype)
 
         def step() -> tuple[Tree, Any]:
-            return optimiser.update(means[0], state.inner, params, aux=means[1:], **extra)
+            main, *aux = jax.tree.map(lambda mean, gradient: mean.astype(gradient.dtype), means, gradients)
+            direction, new = optimiser.update(main, state.inner, params, aux=tuple(aux), **extra)
+            return direction, jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, state.inner)
 
         def wait() -> tuple[Tree, Any]:
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step)[0]), state.inner

@@ -1,4 +1,4 @@
-"""What callers hand in, checked at trace time: one sentence that says what was wanted and what came."""
+"""Checks of what callers pass in, at trace time: one sentence with what was expected and what came."""
 
 import sys
 from types import FrameType
@@ -8,20 +8,26 @@ import jax
 import jax.numpy as jnp
 import optax
 
-Tree = Any
+from gradsurgery.jax.tree import Tree, Trees
+from gradsurgery.method import Method
 
 _CALL = "update(main_grads, state, params, aux=aux_grads)"
 
 
-def auxiliary(main: Tree, aux: Any) -> tuple[Tree, ...]:
-    """The auxiliary gradients as a tuple of pytrees, each like ``main``; ``aux`` is one such pytree or several."""
+def check_parameters(params: Tree) -> None:
+    """Raise unless every leaf is an array of real or complex numbers."""
+    _check_leaves(params, "params", "parameters")
+
+
+def as_aux_tuple(main: Tree, aux: Any) -> Trees:
+    """The auxiliary gradients as a tuple of pytrees, each with the structure and shapes of ``main``."""
     if aux is None:
         raise TypeError(f"surgery needs the gradients of the auxiliary losses: call {_CALL}, but aux is missing")
-    _check_types(main, "main")
+    _check_leaves(main, "main")
     if _same_structure(aux, main):
         aux = (aux,)
     elif not isinstance(aux, tuple | list):
-        raise ValueError(_structure(main, aux, "aux"))
+        raise ValueError(_structure_error(main, aux, "aux"))
     if not aux:
         raise ValueError("aux is one pytree of gradients, or a tuple with one for each auxiliary loss, but it is empty")
     for index, tree in enumerate(aux):
@@ -29,8 +35,24 @@ def auxiliary(main: Tree, aux: Any) -> tuple[Tree, ...]:
     return tuple(aux)
 
 
+def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> None:
+    """Raise unless the state was made for this method and for parameters with the structure of ``main``."""
+    expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
+    if expected != got:
+        raise ValueError(
+            f"the state of {method!r} has {_counts(*expected)}, but got one with {_counts(*got)}: "
+            "it was made for another method"
+        )
+    for average in averages:
+        if not _same_structure(average, main):
+            raise ValueError(
+                f"the averages in the state have the tree structure of main's gradients, {jax.tree.structure(main)}, "
+                f"but got {jax.tree.structure(average)}"
+            )
+
+
 def refuse_multi_steps() -> None:
-    """Raise if an ``optax.MultiSteps`` is what calls: it averages main's gradients but hands on the last aux alone."""
+    """Raise inside ``optax.MultiSteps``: it averages main's gradients, but passes on only the last aux."""
     frame: FrameType | None = sys._getframe()
     while frame:
         if frame.f_code is optax.MultiSteps.update.__code__:
@@ -43,32 +65,47 @@ def refuse_multi_steps() -> None:
 
 def _check_alike(main: Tree, tree: Tree, name: str) -> None:
     if not _same_structure(tree, main):
-        raise ValueError(_structure(main, tree, name))
-    _check_types(tree, name)
-    for (path, wanted), leaf in zip(jax.tree.leaves_with_path(main), jax.tree.leaves(tree), strict=True):
-        if jnp.shape(leaf) != jnp.shape(wanted):
+        raise ValueError(_structure_error(main, tree, name))
+    _check_leaves(tree, name)
+    for (path, expected), leaf in zip(jax.tree.leaves_with_path(main), jax.tree.leaves(tree), strict=True):
+        if leaf.shape != expected.shape:
             raise ValueError(
-                f"{name}{jax.tree_util.keystr(path)} has the shape of main's gradient, {jnp.shape(wanted)}, "
-                f"but got {jnp.shape(leaf)}"
+                f"{name}{jax.tree_util.keystr(path)} has the shape of main's gradient, {expected.shape}, "
+                f"but got {leaf.shape}"
             )
 
 
-def _same_structure(tree: Tree, main: Tree) -> bool:
-    structure: Any = jax.tree.structure(tree)
-    return bool(structure == jax.tree.structure(main))
-
-
-def _check_types(tree: Tree, name: str) -> None:
+def _check_leaves(tree: Tree, name: str, kind: str = "gradients") -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
-        dtype = getattr(leaf, "dtype", None) or jnp.result_type(leaf)
-        if not jnp.issubdtype(dtype, jnp.inexact):
-            raise TypeError(
-                f"gradients are real or complex numbers, but {name}{jax.tree_util.keystr(path)} is of type {dtype}"
-            )
+        place = f"{name}{jax.tree_util.keystr(path)}"
+        if not hasattr(leaf, "dtype"):
+            raise TypeError(f"{kind} are arrays, but {place} is of type {type(leaf).__name__}")
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise TypeError(f"{kind} are real or complex numbers, but {place} is of type {leaf.dtype}")
 
 
-def _structure(main: Tree, tree: Tree, name: str) -> str:
+def _same_structure(tree: Tree, other: Tree) -> bool:
+    structure: Any = jax.tree.structure(tree)
+    return bool(structure == jax.tree.structure(other))
+
+
+def _structure_error(main: Tree, tree: Tree, name: str) -> str:
+    if _masks(main) and not _masks(tree):
+        return (
+            f"{name} has the tree structure of main's gradients, but only main is masked: "
+            "pass mask_compatible_extra_args=True to optax.masked, optax.partition or optax.multi_transform"
+        )
     return (
         f"{name} has the tree structure of main's gradients, {jax.tree.structure(main)}, "
         f"but got {jax.tree.structure(tree)}"
     )
+
+
+def _masks(tree: Tree) -> bool:
+    """Whether optax has masked part of a pytree."""
+    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
+    return any(isinstance(node, optax.MaskedNode) for node in nodes)
+
+
+def _counts(averages: int, memory: int) -> str:
+    return f"{averages} average{'s' * (averages != 1)} and {memory} number{'s' * (memory != 1)} in memory"

@@ -1,4 +1,7 @@
-"""``surgery``: main's gradients come in as updates, the auxiliary ones as ``aux``, and the direction goes out."""
+"""``surgery``, an optax transformation: main's gradients go in as updates, the others as ``aux``.
+
+A step takes two passes over memory: the inner products that the method needs, then the direction and the new averages.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,50 +9,57 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradsurgery.jax.checks import auxiliary, refuse_multi_steps
-from gradsurgery.jax.cpu_in_place import formed
+from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
+from gradsurgery.jax.cpu_in_place import combine_and_update  # or, copying averages on CPUs, from gradsurgery.jax.tree
 from gradsurgery.jax.tree import Tree, inner, scalar_type, wide
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
 
 
 class SurgeryState(NamedTuple):
-    """What ``surgery`` carries from step to step: a pytree like any other."""
+    """The state of ``surgery``: a pytree like any other."""
 
     steps: jax.Array
-    """Steps so far, unsound ones too."""
+    """The number of steps so far, including unsound ones."""
     averages: tuple[Tree, ...]
-    """Moving averages of main's gradients and of each level above the last, corrected for their start at zero, in
-    float32 at least; none without rho."""
+    """Moving averages of main's gradients and of every auxiliary level but the last, corrected for their start at zero,
+    in float32 at least; empty without rho."""
     mass: jax.Array
     """The moving average of the number 1, from which the correction is computed."""
     memory: tuple[jax.Array, ...]
     """The method's own scalars."""
     diagnostics: dict[str, jax.Array]
-    """What the last step was like."""
+    """The diagnostics of the last step."""
 
 
-def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransformationExtraArgs:
+def surgery(
+    method: Method, *, measure: bool = False, axis_name: str | tuple[str, ...] | None = None
+) -> optax.GradientTransformationExtraArgs:
     """Turn the gradients of several losses into one direction.
 
-    Put it where the gradients come in, before the optimiser, and hand the auxiliary gradients to ``update``:
+    Put it before the optimiser, and pass the auxiliary gradients to ``update``:
 
         tx = optax.chain(surgery(gs.bloop(lam=0.1, rho=0.01)), optax.adam(3e-4))
         updates, state = tx.update(main_grads, state, params, aux=aux_grads)
 
     ``aux`` is a pytree like ``main_grads``, or a tuple of them, most important first. The direction has the types of
-    ``main_grads``. Hyperparameters may be traced: make the transformation inside the function that is jitted, or inside
-    ``optax.inject_hyperparams``, and another lam compiles nothing anew.
+    ``main_grads``. Hyperparameters may be traced: build the transformation inside the jitted function, or inside
+    ``optax.inject_hyperparams``, and a new lam does not recompile.
 
-    Let it be compiled within the training step. If it is a jitted function of its own, donate ``aux`` to it as well as
-    the state: the direction is then written over ``aux``.
+    Compile it as part of the training step. If you jit it on its own, donate ``aux`` along with the state: the
+    direction is then written over ``aux``.
 
-    In a step with an inner product that is not finite the averages stay as they are and the direction is NaN: with
-    ``optax.apply_if_finite`` around what follows, the optimiser skips it.
+    If an inner product or a weight is not finite, the averages keep their values and the direction is NaN. Wrap the
+    optimiser in ``optax.apply_if_finite`` to skip such steps.
+
+    Parameters may be sharded in any way under ``jit``. Inside ``shard_map``, where code sees one shard at a time, name
+    the mesh axes that parameters are sharded over in ``axis_name``; without it, each shard projects by itself.
 
     Args:
         method: for example ``gradsurgery.bloop(lam=0.1)``.
-        measure: whether to compute all inner products, so that ``diagnostics`` is complete.
+        measure: whether to compute every inner product, which makes ``diagnostics`` complete.
+        axis_name: inside ``shard_map``, the mesh axis or axes to sum inner products over. A leaf that is replicated
+            over an axis counts once. With ``check_vma=False`` this cannot be told, and every leaf must be sharded.
 
     Example:
         >>> import gradsurgery as gs
@@ -60,12 +70,11 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
     """
     if not isinstance(method, Method):
         raise TypeError(f"surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+    axis_names = () if axis_name is None else (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
 
     def init(params: Tree) -> SurgeryState:
+        check_parameters(params)
         dtype = scalar_type(params)
-        # the state's structure is fixed before the number of auxiliary losses is known: tell what any number can tell
-        counts = (1, 2) if method.aux_count is None else (method.aux_count,)
-        told = [plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics() for count in counts]
         return SurgeryState(
             steps=jnp.zeros((), jnp.int32),
             averages=tuple(
@@ -74,22 +83,23 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
             ),
             mass=jnp.zeros((), dtype),
             memory=tuple(jnp.zeros((), dtype) for _ in method.memory),
-            diagnostics={name: jnp.zeros((), jnp.float32) for name in told[0] if name in told[-1]},
+            diagnostics={name: jnp.zeros((), jnp.float32) for name in _diagnostic_names(method, measure)},
         )
 
     def update(
         updates: Tree, state: SurgeryState, params: Tree | None = None, *, aux: Any = None, **extra: Any
     ) -> tuple[Tree, SurgeryState]:
         refuse_multi_steps()
-        gradients = (updates, *auxiliary(updates, aux))
+        gradients = (updates, *as_aux_tuple(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
+        check_state(method, state.averages, state.memory, updates)
         names = basis(method, aux_count)
         trees = dict(zip(names, (*gradients, *state.averages), strict=True))
         step = plan(
             method,
             aux_count,
-            dot=lambda a, b: inner(trees[a], trees[b]),
+            dot=lambda a, b: inner(trees[a], trees[b], axis_names),
             steps=state.steps,
             mass=state.mass,
             memory=state.memory,
@@ -97,30 +107,37 @@ def surgery(method: Method, *, measure: bool = False) -> optax.GradientTransform
         )
 
         weights = [step.weights.get(name) for name in names]
-        direction, averages = formed(weights, step.keep, step.sound * step.take, gradients, state.averages)
+        direction, averages = combine_and_update(weights, step.keep, step.sound * step.take, gradients, state.averages)
 
-        def carried(new: Any, old: jax.Array) -> jax.Array:
+        def if_sound(new: Any, old: jax.Array) -> jax.Array:
             return jnp.where(step.sound, new, old).astype(old.dtype)
 
-        told = step.diagnostics()
+        values = step.diagnostics()
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
             averages=averages,
-            mass=carried(step.mass, state.mass),
-            memory=tuple(carried(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
-            diagnostics={name: jnp.asarray(told[name], jnp.float32) for name in state.diagnostics},
+            mass=if_sound(step.mass, state.mass),
+            memory=tuple(if_sound(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
+            diagnostics={name: jnp.asarray(values[name], jnp.float32) for name in _diagnostic_names(method, measure)},
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def diagnostics(state: Any) -> dict[str, jax.Array]:
-    """What the last step was like, by name, from the state of an optimiser that has ``surgery`` in it.
+def _diagnostic_names(method: Method, measure: bool) -> list[str]:
+    """The names in the state, whose structure is fixed before the number of auxiliary losses is known."""
+    counts = (1, 2) if method.aux_count is None else (method.aux_count,)
+    first, *others = (plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics() for count in counts)
+    return [name for name in first if all(name in other for other in others)]
 
-    ``weight_main``, ``weight_aux``, ``weight_average`` are the direction's; ``sound`` is 1 unless something was not
-    finite; ``cos_main_aux``, ``cos_main_average``, ``conflict`` and ``removed`` are there as far as the method has
-    asked for the inner products that they need, and all of them with ``surgery(method, measure=True)``. A method that
-    takes any number of auxiliary losses tells of the first. See ``gradsurgery.diagnostics`` for what each means.
+
+def diagnostics(state: Any) -> dict[str, jax.Array]:
+    """The diagnostics of the last step, by name, from the state of an optimiser that contains ``surgery``.
+
+    ``weight_main``, ``weight_aux``, ``weight_average`` are the weights of the direction; ``sound`` is 1 if everything
+    was finite. ``cos_main_aux``, ``cos_main_average``, ``conflict`` and ``removed`` are included if the method computes
+    the inner products that they need, and always with ``surgery(method, measure=True)``. For a method that takes any
+    number of auxiliary losses, they describe the first. See ``gradsurgery.diagnostics`` for their definitions.
 
     Example:
         >>> import gradsurgery as gs
@@ -129,10 +146,8 @@ def diagnostics(state: Any) -> dict[str, jax.Array]:
         >>> float(diagnostics(state)["cos_main_aux"])
         -1.0
     """
-    leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, SurgeryState))
-    found = [leaf for leaf in leaves if isinstance(leaf, SurgeryState)]
-    if len(found) != 1:
-        raise ValueError(
-            f"diagnostics takes the state of an optimiser with one surgery in it, but found {len(found)} of them"
-        )
-    return found[0].diagnostics
+    nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, SurgeryState))
+    states = [node for node in nodes if isinstance(node, SurgeryState)]
+    if len(states) != 1:
+        raise ValueError(f"diagnostics takes the state of an optimiser with one surgery in it, but got {len(states)}")
+    return states[0].diagnostics

@@ -1,18 +1,25 @@
-"""Arithmetic of pytrees: inner products, and linear combinations.
+"""Arithmetic on pytrees: the two passes over memory of a step.
 
-Sums run in float32 at least, and in float64 for float64, whatever the leaves are. Complex leaves count as pairs of real
-numbers.
+The first pass computes inner products (``inner``). The second forms the direction and updates the averages
+(``combine_and_update``):
+
+    direction = sum of weights[k] * vectors[k],   average <- keep * average + take * gradient
+
+All arithmetic is in float32 at least, whatever the types of the leaves, and in float64 for float64 leaves. A complex
+number counts as a pair of real ones.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from gradsurgery.scalar import Scalar
 
-Tree = Any
+Tree: TypeAlias = Any
+Trees: TypeAlias = tuple[Tree, ...]
+AxisNames: TypeAlias = tuple[str, ...]
 
 
 def wide(leaf: jax.Array) -> Any:
@@ -20,56 +27,67 @@ def wide(leaf: jax.Array) -> Any:
     return jnp.promote_types(leaf.dtype, jnp.float32)
 
 
-def real(dtype: Any) -> Any:
-    """The type of the real part of numbers of this type."""
-    return jnp.finfo(dtype).dtype  # type: ignore[no-untyped-call]
-
-
 def scalar_type(tree: Tree) -> Any:
-    """The real type of the inner products of a pytree: the widest of its leaves', float32 at least."""
-    return jnp.result_type(jnp.float32, *(real(leaf.dtype) for leaf in jax.tree.leaves(tree)))
+    """The real type of the inner products of a pytree: the widest of its leaves' types, float32 at least."""
+    return jnp.result_type(jnp.float32, *(_real(leaf.dtype) for leaf in jax.tree.leaves(tree)))
 
 
-def inner(u: Tree, v: Tree) -> jax.Array:
-    """The inner product of two pytrees of one structure."""
+def inner(u: Tree, v: Tree, axis_names: AxisNames = ()) -> jax.Array:
+    """The inner product of two pytrees of the same structure.
+
+    Args:
+        u: a pytree.
+        v: another pytree.
+        axis_names: mesh axes over which leaves are sharded, inside ``shard_map``.
+    """
     dtype = jnp.promote_types(scalar_type(u), scalar_type(v))
-    parts = [_inner(x, y).astype(dtype) for x, y in zip(jax.tree.leaves(u), jax.tree.leaves(v), strict=True)]
-    return sum(parts, jnp.zeros((), dtype))
+    products = [_inner(x, y).astype(dtype) for x, y in zip(jax.tree.leaves(u), jax.tree.leaves(v), strict=True)]
+    return sum((_sum_over(axis_names, product) for product in products), jnp.zeros((), dtype))
 
 
-def settled(dtype: Any, *scalars: Scalar) -> jax.Array:
-    """The scalars as one array that XLA computes once; NaN throughout if one of them is not finite.
+def combine_and_update(
+    weights: Sequence[Scalar | None], keep: Scalar, take: Scalar, gradients: Trees, averages: Trees
+) -> tuple[Tree, Trees]:
+    """The direction and the new averages. A weight that is not finite makes the direction NaN and leaves the averages.
 
-    Left alone, XLA fuses all the arithmetic that leads to a weight into each loop over elements that uses it: for 160
+    Args:
+        weights: the direction, over the gradients and then the averages; None for a vector that is not part of it.
+        keep: the weight of an average in the new one.
+        take: the weight of its gradient; 0 leaves the averages unchanged.
+        gradients: the gradients of the losses, main first.
+        averages: the averages of the first gradients.
+    """
+    main = gradients[0]
+    terms = [(weight, tree) for weight, tree in zip(weights, gradients + averages, strict=True) if weight is not None]
+    *numbers, keep, take = materialize(scalar_type(main), *(weight for weight, _ in terms), keep, take)
+    direction = combine(numbers, [tree for _, tree in terms], like=main)
+    return direction, update_averages(averages, gradients, keep, take)
+
+
+def materialize(dtype: Any, *scalars: Scalar) -> jax.Array:
+    """Compute the scalars once, as one array; all are NaN if one of them is not finite.
+
+    Left alone, XLA fuses the arithmetic that leads to a weight into every elementwise loop that uses it: for 160
     leaves, minutes of compilation and a step many times slower. It does not fuse a matrix product.
     """
     row = jnp.stack([jnp.asarray(scalar, dtype) for scalar in scalars])
     return jnp.dot(row, jnp.eye(len(scalars), dtype=dtype), precision=jax.lax.Precision.HIGHEST)
 
 
-def combination(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree) -> Tree:
-    """The sum of the trees times their weights, in the types of ``like``."""
+def combine(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree) -> Tree:
+    """The weighted sum of the trees, in the types of ``like``."""
     numbers = list(weights)
 
-    def leaf(like: jax.Array, *leaves: jax.Array) -> jax.Array:
+    def combine_leaves(like: jax.Array, *leaves: jax.Array) -> jax.Array:
         terms = [_times(weight, x.astype(wide(like))) for weight, x in zip(numbers, leaves, strict=True)]
         total: jax.Array = sum(terms[1:], terms[0])
         return total.astype(like.dtype)
 
-    return jax.tree.map(leaf, like, *trees)
+    return jax.tree.map(combine_leaves, like, *trees)
 
 
-def update_averages(
-    averages: tuple[Tree, ...], gradients: tuple[Tree, ...], keep: jax.Array, take: jax.Array
-) -> tuple[Tree, ...]:
-    """keep * average + take * gradient; unchanged if ``take`` is 0 or NaN, as in an unsound step.
-
-    Args:
-        averages: the averages of the first gradients.
-        gradients: the gradients, main first.
-        keep: the weight of an average.
-        take: the weight of its gradient.
-    """
+def update_averages(averages: Trees, gradients: Trees, keep: jax.Array, take: jax.Array) -> Trees:
+    """keep * average + take * gradient; unchanged if ``take`` is 0 or NaN, as in an unsound step."""
 
     def update(old: jax.Array, new: jax.Array) -> jax.Array:
         # where, not a product with take: 0 times NaN is NaN
@@ -78,11 +96,34 @@ def update_averages(
     return jax.tree.map(update, averages, gradients[: len(averages)])
 
 
+def _real(dtype: Any) -> Any:
+    """The type of the real part of a number of this type."""
+    return jnp.finfo(dtype).dtype  # type: ignore[no-untyped-call]
+
+
 def _inner(x: jax.Array, y: jax.Array) -> jax.Array:
-    # elementwise, not a dot: a dot would flatten sharded leaves, and round its factors on some accelerators
+    # elementwise, not jnp.vdot: a dot would flatten sharded leaves, and rounds its factors on some accelerators
     dtype = jnp.promote_types(wide(x), wide(y))
     return jnp.sum(jnp.real(jnp.conj(x.astype(dtype)) * y.astype(dtype)))
 
 
+def _sum_over(axis_names: AxisNames, product: jax.Array) -> jax.Array:
+    """Sum a leaf's product over those mesh axes that the leaf is sharded over.
+
+    ``shard_map`` tracks over which axes a value varies, so that a replicated leaf counts once. With
+    ``check_vma=False`` it does not, and the sum runs over all the axes.
+    """
+    sharded = tuple(name for name in axis_names if not _is_tracked(name) or name in _varying_axes(product))
+    return jax.lax.psum(product, sharded) if sharded else product  # type: ignore[no-untyped-call]
+
+
+def _is_tracked(axis_name: str) -> bool:
+    return axis_name in _varying_axes(jax.lax.axis_index(axis_name))
+
+
+def _varying_axes(x: jax.Array) -> frozenset[str]:
+    return getattr(jax.typeof(x), "vma", frozenset())
+
+
 def _times(weight: jax.Array, leaf: jax.Array) -> jax.Array:
-    return weight.astype(real(leaf.dtype)) * leaf
+    return weight.astype(_real(leaf.dtype)) * leaf
