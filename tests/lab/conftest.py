@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.store import Store
 from tests.lab.data.image_files import encode_image
 
 
@@ -46,7 +46,7 @@ def imagenet(tmp_path_factory):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "store.db"
+    return tmp_path / "store.sqlite"
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import ema, problem
 from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.store.store import Store
-from gradsurgery.lab.sweeps.sweep import sweep
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps import sweep
+from tests.lab.sweeps.recorder import Recorder
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
@@ -26,21 +27,16 @@ def one_device(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: first)
 
 
-class Breaker:
-    """Watches a sweep, and breaks it off where a run has come so far."""
+class Breaker(Recorder):
+    """Interrupts a sweep when this fraction of a run is trained."""
 
     def __init__(self, at=2.0):
+        super().__init__()
         self.at = at
 
-    def begin(self, runs):
-        pass
-
-    def training(self, run, share, metrics):
-        if share >= self.at:
+    def run_advanced(self, run, fraction, metrics):
+        if fraction >= self.at:
             raise KeyboardInterrupt
-
-    def done(self, run, metrics, trained):
-        pass
 
 
 def one_run(name, scale="demo", **settings):
@@ -60,9 +56,9 @@ def test_a_run_learns_and_broken_off_goes_on_to_the_same_end(name, settings, tmp
     task = problem(name).build(run.settings, None)
     built = replace(problem(name), build=lambda *_: task)  # compiled once
 
-    def trained(folder, watcher):
+    def trained(folder, listener):
         with Store(folder / "store.sqlite") as store:
-            return sweep(built, [run], store, folder=folder, watcher=watcher, checkpoint_every=0.0)[0]
+            return sweep(built, [run], store, folder=folder, listener=listener, workers=0, checkpoint_every=0.0)[0]
 
     straight = trained(tmp_path / "straight", Breaker())
     assert [row["step"] for row in straight.metrics] == [int(settings["steps"]) * part // 4 for part in range(5)]

@@ -15,8 +15,8 @@ import pytest
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import problem
-from gradsurgery.lab.store.store import Store
-from gradsurgery.lab.sweeps.sweep import sweep
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps import sweep
 from tests.lab.problems.test_text_problems import Breaker
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -45,9 +45,9 @@ def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_
     task = problem(name).build(run.settings, None)
     built = replace(problem(name), build=lambda *_: task)  # compiled once
 
-    def trained(folder, watcher):
+    def trained(folder, listener):
         with Store(folder / "store.sqlite") as store:
-            return sweep(built, [run], store, folder=folder, watcher=watcher, checkpoint_every=0.0)[0]
+            return sweep(built, [run], store, folder=folder, listener=listener, workers=0, checkpoint_every=0.0)[0]
 
     straight = trained(tmp_path / "straight", Breaker())
     assert [row["step"] for row in straight.metrics] == [0, 4, 8, 12, 16]

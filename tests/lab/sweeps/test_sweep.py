@@ -1,8 +1,9 @@
-"""Sweeps that are killed, started again, and run beside one another."""
+"""Sweeps that are interrupted, resumed, and run beside one another."""
 
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -10,139 +11,175 @@ from contextlib import suppress
 
 import pytest
 
-from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problems import problem
-from gradsurgery.lab.store.store import Store
-from gradsurgery.lab.sweeps.sweep import sweep
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps import sweep
+from gradsurgery.lab.sweeps.cores import available_cores
 from gradsurgery.lab.train.checkpoint import Checkpoint
+from tests.lab.sweeps.recorder import Recorder
+from tests.lab.sweeps.toy import TOY, toy_runs
 
-GRID = {"methods": ["mixed", "bloop"], "lams": [0.01, 0.3], "rhos": [0.1], "seeds": [0, 1]}
-COMMAND = [
+FOUR_MILLION = {"elements": 4_000_000}
+LIPSCHITZ = [
     *(sys.executable, "-m", "gradsurgery.lab.cli", "sweep", "lipschitz", "--methods", "mixed,bloop"),
-    *("--lams", "0.01,0.3", "--rhos", "0.1", "--seeds", "0,1", "--set", "epochs=8", "--checkpoint-every", "0"),
+    *("--lams", "0.01,0.3", "--rhos", "0.1", "--seeds", "0", "--set", "epochs=8", "--checkpoint-every", "0"),
 ]
 
 
-class Quiet:
-    """Watches a sweep and counts."""
-
-    def __init__(self):
-        self.trained = []
-
-    def begin(self, runs):
-        self.runs = runs
-
-    def training(self, run, share, metrics):
-        pass
-
-    def done(self, run, metrics, trained):
-        self.trained += [run.key] * trained
-
-
-def runs(epochs="8"):
-    return specs(problem("lipschitz"), "demo", **GRID, settings={"epochs": epochs})
-
-
-def swept(folder, watcher=None, grid=None, **options):
+def run_sweep(folder, runs, listener=None, **options):
     with Store(folder / "store.sqlite") as store:
-        watcher = watcher or Quiet()
-        return sweep(problem("lipschitz"), grid or runs(), store, folder=folder, watcher=watcher, **options)
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    """The metrics of a sweep that nobody disturbs, in a process of its own: this one has other devices."""
-    folder = tmp_path_factory.mktemp("straight")
-    subprocess.run([*COMMAND, "--folder", str(folder)], check=True, stdout=subprocess.DEVNULL)
-    return stored(folder)
+        return sweep(TOY, runs, store, folder=folder, listener=listener or Recorder(), **options)
 
 
 def stored(folder):
     with Store(folder / "store.sqlite") as store:
-        return {record.spec.key: record.metrics for record in store.select("lipschitz")}
+        return {record.spec.key: record.metrics for record in store.select()}
 
 
-def test_the_same_run_asked_for_twice_is_trained_once(tmp_path):
-    first, second = Quiet(), Quiet()
-    grid = runs(epochs="1")[:2]
-    before, after = swept(tmp_path, first, grid), swept(tmp_path, second, grid)
-    assert (len(first.trained), len(second.trained)) == (2, 0)
-    assert [record.metrics for record in before] == [record.metrics for record in after]
+def delete(folder, key):
+    with sqlite3.connect(folder / "store.sqlite") as db:
+        db.execute("DELETE FROM metrics WHERE run = ?", (key,))
+        db.execute("DELETE FROM runs WHERE key = ?", (key,))
+    db.close()
+
+
+def test_a_run_is_trained_once(tmp_path):
+    first, second = Recorder(), Recorder()
+    before = run_sweep(tmp_path, toy_runs(), first, workers=0)
+    after = run_sweep(tmp_path, toy_runs(), second, workers=0)
+    assert (len(first.trained), len(first.stored)) == (4, 0)
+    assert (len(second.trained), len(second.stored)) == (0, 4)
+    assert before == after
     assert all(record.status == "done" and record.info["commit"] is not None for record in after)
 
 
-def test_killed_at_random_moments_a_sweep_ends_with_the_numbers_of_one_that_was_not(tmp_path, straight):
-    """With a checkpoint after every call, so that kills fall into checkpoints and rows as well."""
-    chance, kills = random.Random(0), 0
-    command = [*COMMAND, "--folder", str(tmp_path)]
-    while kills < 5:
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            wait_for_rows(tmp_path, process)
-            time.sleep(chance.uniform(0, 1.0))
-            assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert stored(tmp_path) == straight
-    assert not list((tmp_path / "checkpoints").glob("*/*"))
+def test_a_resume_with_one_run_missing_ends_with_the_same_numbers(tmp_path):
+    """On every core count but one, this sum differs from the one on a single core."""
+    runs = toy_runs(**FOUR_MILLION)[:2]
+    (first, _) = run_sweep(tmp_path, runs)
+    delete(tmp_path, runs[0].key)
+    listener = Recorder()
+    (again, _) = run_sweep(tmp_path, runs, listener)
+    assert (listener.trained, listener.stored) == ([runs[0].key], [runs[1].key])
+    assert again.metrics == first.metrics
+    assert (first.info["cores"], again.info["cores"]) == (1, 1)
+    assert listener.warnings == []
 
 
-def wait_for_rows(folder, process):
-    """Until this process has recorded something: the clock of a kill starts there, not at the import of jax."""
-    store, before = folder / "store.sqlite", None
-    while process.poll() is None:
-        with suppress(Exception):
-            now = [(folder / name).stat().st_mtime_ns for name in ("store.sqlite-wal",) if store.exists()]
-            if before is not None and now != before:
-                return
-            before = now
-        time.sleep(0.05)
+@pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
+def test_numbers_depend_on_the_cores_so_other_conditions_are_said_aloud(tmp_path):
+    runs = toy_runs(**FOUR_MILLION)[:2]
+    (two_cores,) = run_sweep(tmp_path, runs[:1], cores_per_run=2)
+    assert two_cores.info["cores"] == 2
+    listener = Recorder()
+    run_sweep(tmp_path, runs, listener)
+    assert len(listener.warnings) == 1
+    assert "1 stored runs of this grid were trained on another number of cores (2, now 1)" in listener.warnings[0]
+    delete(tmp_path, runs[0].key)
+    (one_core, _) = run_sweep(tmp_path, runs)
+    assert one_core.metrics != two_cores.metrics, "if the cores no longer matter, this test proves nothing"
 
 
-def test_two_sweeps_at_once_share_the_work(tmp_path, straight):
-    command = [*COMMAND, "--folder", str(tmp_path)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    printed = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    lines = [line for text in printed for line in text.splitlines() if line.startswith("[")]
-    assert sum("in the store" not in line for line in lines) == len(straight)
-    assert stored(tmp_path) == straight
+class Interrupted(BaseException):
+    """Ends a sweep as a kill would."""
 
 
-def test_a_damaged_checkpoint_costs_time_and_no_more(tmp_path, caplog):
-    grid = runs(epochs="4")[:1]
+class Interrupter(Recorder):
+    """Interrupts a sweep at its n-th event."""
 
-    class Killed(BaseException):
-        pass
+    def __init__(self, events):
+        super().__init__()
+        self.left = events
 
-    class Killer(Quiet):
-        def training(self, run, share, metrics):
-            if share > 0.5:
-                raise Killed
-
-    with pytest.raises(Killed):
-        swept(tmp_path, Killer(), grid, checkpoint_every=0.0)
-    saved = list((tmp_path / "checkpoints" / grid[0].key).rglob("*"))
-    assert saved
-    for path in saved:
-        if path.is_file():
-            path.write_bytes(b"damaged")
-    (record,) = swept(tmp_path, grid=grid)
-    assert "could not be read and was put aside" in caplog.text
-    assert record.metrics == swept(tmp_path / "other", grid=grid)[0].metrics
+    def run_advanced(self, run, fraction, metrics):
+        self.left -= 1
+        if self.left == 0:
+            raise Interrupted
 
 
-def test_a_checkpoint_is_the_state_and_its_calls(tmp_path):
+def test_interrupted_at_any_event_a_sweep_ends_with_the_same_numbers(tmp_path):
+    runs = toy_runs()[:2]
+    expected = [record.metrics for record in run_sweep(tmp_path / "straight", runs, workers=0)]
+    for events in range(1, 11):
+        folder = tmp_path / str(events)
+        with pytest.raises(Interrupted):
+            run_sweep(folder, runs, Interrupter(events), workers=0, checkpoint_every=0.0)
+        assert [record.metrics for record in run_sweep(folder, runs, workers=0)] == expected
+        assert not list((folder / "checkpoints").glob("*/*"))
+
+
+def test_a_run_that_continues_on_other_cores_says_so(tmp_path):
+    runs = toy_runs()[:1]
+    with pytest.raises(Interrupted):
+        run_sweep(tmp_path, runs, Interrupter(3), workers=0, checkpoint_every=0.0)
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute("UPDATE runs SET info = '{\"cores\": 64}'")
+    db.close()
+    (record,) = run_sweep(tmp_path, runs, workers=0)
+    assert record.info["cores"] == f"64, then {len(available_cores())}"
+
+
+def test_a_damaged_checkpoint_costs_only_time(tmp_path, caplog):
+    runs = toy_runs()[:1]
+    with pytest.raises(Interrupted):
+        run_sweep(tmp_path, runs, Interrupter(4), workers=0, checkpoint_every=0.0)
+    files = [path for path in (tmp_path / "checkpoints" / runs[0].key).rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        path.write_bytes(b"damaged")
+    (record,) = run_sweep(tmp_path, runs, workers=0)
+    assert "could not be read" in caplog.text
+    assert record.metrics == run_sweep(tmp_path / "other", runs, workers=0)[0].metrics
+
+
+def test_a_run_that_fails_is_recorded_does_not_stop_the_others_and_is_tried_again(tmp_path):
+    (tmp_path / "mixed-fails").touch()
+    runs, listener = toy_runs(), Recorder()
+    records = run_sweep(tmp_path, runs, listener, data_dir=tmp_path)
+    assert [record.status for record in records] == ["failed", "failed", "done", "done"]
+    assert records[0].info["reason"] == "RuntimeError: mixed fails\nhere"
+    assert listener.failed == dict.fromkeys((run.key for run in runs[:2]), "RuntimeError: mixed fails\nhere")
+    assert len(listener.trained) == 2
+    (tmp_path / "mixed-fails").unlink()
+    assert {record.status for record in run_sweep(tmp_path, runs, workers=0)} == {"done"}
+
+
+def test_without_workers_the_error_of_a_run_is_raised(tmp_path):
+    (tmp_path / "mixed-fails").touch()
+    with pytest.raises(RuntimeError, match="mixed fails"):
+        run_sweep(tmp_path, toy_runs(), workers=0, data_dir=tmp_path)
+    with Store(tmp_path / "store.sqlite") as store:
+        assert [record.status for record in store.select(status=None)] == ["failed"]
+
+
+@pytest.mark.parametrize("options", [{"workers": 0, "cores_per_run": 1}, {"cores_per_run": 10_000}])
+def test_a_mistake_creates_nothing(tmp_path, options):
+    with pytest.raises(UserError):
+        run_sweep(tmp_path / "runs", toy_runs(), **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_problem_that_cannot_be_built_creates_nothing(tmp_path, monkeypatch):
+    def refuse(settings, data_dir):
+        raise UserError("no such data")
+
+    monkeypatch.setattr("tests.lab.sweeps.toy.ToyTask", refuse)
+    with pytest.raises(UserError, match="no such data"):
+        run_sweep(tmp_path / "runs", toy_runs(), workers=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_holds_the_state_and_its_number_of_chunks(tmp_path):
     import jax.numpy as jnp
     import numpy as np
 
     checkpoint = Checkpoint(tmp_path / "run")
     state = {"w": jnp.arange(3.0), "n": jnp.zeros((), int)}
     assert checkpoint.restore(state) is None
-    for calls in (3, 10):
-        checkpoint.save(calls, {"w": state["w"] * calls, "n": state["n"] + calls})
-    calls, restored = checkpoint.restore(state)
-    assert calls == 10
+    for chunks in (3, 10):
+        checkpoint.save(chunks, {"w": state["w"] * chunks, "n": state["n"] + chunks})
+    chunks, restored = checkpoint.restore(state)
+    assert chunks == 10
     np.testing.assert_array_equal(restored["w"], state["w"] * 10)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["10"]
     (tmp_path / "run" / "20").mkdir()
@@ -152,15 +189,48 @@ def test_a_checkpoint_is_the_state_and_its_calls(tmp_path):
     assert checkpoint.restore(state) is None
 
 
-def test_a_run_that_fails_is_recorded_and_tried_again(tmp_path):
-    class Broken(Quiet):
-        def training(self, run, share, metrics):
-            raise RuntimeError("no more")
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The metrics of a sweep of a real problem that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    subprocess.run([*LIPSCHITZ, "--folder", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    return stored(folder)
 
-    grid = runs(epochs="1")[:1]
-    with pytest.raises(RuntimeError, match="no more"):
-        swept(tmp_path, Broken(), grid)
-    with Store(tmp_path / "store.sqlite") as store:
-        assert store.get(grid[0].key).status == "failed"
-    (record,) = swept(tmp_path, grid=grid)
-    assert record.status == "done"
+
+@pytest.mark.slow
+def test_killed_at_random_moments_a_real_sweep_ends_with_the_same_numbers(tmp_path, undisturbed):
+    """With a checkpoint after every chunk, so that kills also hit checkpoints."""
+    delays = random.Random(0)
+    command = [*LIPSCHITZ, "--folder", str(tmp_path)]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            wait_for_rows(tmp_path, process)
+            time.sleep(delays.uniform(0, 1.0))
+            assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
+            os.kill(process.pid, signal.SIGKILL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert stored(tmp_path) == undisturbed
+    assert not list((tmp_path / "checkpoints").glob("*/*"))
+
+
+def wait_for_rows(folder, process):
+    """Wait until the sweep records something."""
+    log, before = folder / "store.sqlite-wal", None
+    while process.poll() is None:
+        with suppress(FileNotFoundError):
+            now = log.stat().st_mtime_ns
+            if before is not None and now != before:
+                return
+            before = now
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_two_real_sweeps_at_once_share_the_work(tmp_path, undisturbed):
+    command = [*LIPSCHITZ, "--folder", str(tmp_path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    lines = [line for text in printed for line in text.splitlines() if line.startswith("[")]
+    assert sum("in the store" not in line for line in lines) == len(undisturbed)
+    assert stored(tmp_path) == undisturbed

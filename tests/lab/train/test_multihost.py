@@ -9,7 +9,7 @@ import pytest
 
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.store import Store
 from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader, join
 
 VISION = ["train_images=128", "epochs=8", "rows_per_epoch=1", "evaluated=64", "blocks=1", "width=4"]

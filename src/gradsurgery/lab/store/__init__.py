@@ -1,1 +1,12 @@
-"""The store: every run in one SQLite file."""
+"""The store: every run in one SQLite file, and exports of it.
+
+with Store("runs/store.sqlite") as store:
+    records = store.select("lipschitz", "demo")
+export_table(records, "runs.parquet")
+"""
+
+from gradsurgery.lab.store.export import export_table, export_tensorboard
+from gradsurgery.lab.store.sqlite import StoreError
+from gradsurgery.lab.store.store import Store
+
+__all__ = ["Store", "StoreError", "export_table", "export_tensorboard"]

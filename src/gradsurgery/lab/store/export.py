@@ -1,64 +1,60 @@
-"""The store's records for other programs: one table for pandas and its kin, event files for TensorBoard.
+"""Export records: one table for pandas and similar tools, or event files for TensorBoard.
 
-    export(store.select(), "runs.parquet")      # pandas.read_parquet("runs.parquet").groupby(["method", "lam"])
-    tensorboard(store.select(), "events")       # tensorboard --logdir events
+    export_table(store.select(), "runs.parquet")     # pandas.read_parquet("runs.parquet").groupby(["method", "lam"])
+    export_tensorboard(store.select(), "events")     # tensorboard --logdir events
 
-A file takes the place of an older one only when it is whole.
+A file is replaced only when the new one is complete.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow.csv import write_csv
-from pyarrow.parquet import write_table
-
 from gradsurgery.lab.run import RunRecord
 
-_FORMATS: dict[str, Callable[[Any, Path], None]] = {".parquet": write_table, ".csv": write_csv}
-
-_TYPES = dict.fromkeys(("key", "status", "problem", "scale", "method"), pa.string())
-_TYPES |= {"lam": pa.float64(), "rho": pa.float64(), "seed": pa.int64()}
+SUFFIXES = (".parquet", ".csv")
 
 
-def export(records: Iterable[RunRecord], path: str | Path) -> None:
-    """Write a table with one row for each run and step.
+def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
+    """Write a table with one row per run and step.
 
     Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``rho``, ``seed``, each setting as
-    ``settings.<name>``, ``step``, and each metric under its name. Numbers are exact. What a run does not have is null
-    (in CSV nothing between two commas), which differs from a NaN that was measured, though pandas reads both as NaN.
+    ``settings.<name>``, ``step``, and each metric under its name. Numbers are exact. A value that a run does not have
+    is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
 
     Args:
         records: the runs, for example ``store.select()``.
-        path: ends in ``.parquet`` or ``.csv``; a file that is there is replaced.
+        path: ends in ``.parquet`` or ``.csv``; an existing file is replaced.
     """
     path = Path(path)
-    if path.suffix not in _FORMATS:
-        raise ValueError(f"a table is written as {' or '.join(_FORMATS)}, but got {path}")
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, but got {path}")
     table = _table(records)
-    with _whole(path) as part:
-        _FORMATS[path.suffix](table, part)
+    with _replaced(path) as part:
+        _write(table, part, path.suffix)
 
 
-def tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
+def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
     """Write each run's metrics as scalars to ``folder/problem/scale/method_lam=..._rho=..._seed=..._key``.
 
-    TensorBoard's scalars are float32. When a step was measured is not known, so its steps stand in for seconds.
+    Characters that could lead out of the folder are replaced by ``_``. TensorBoard's scalars are float32. The store
+    does not record when a step was measured, so the step stands in for the time in seconds.
     """
-    from tensorboardX import RecordWriter  # loads torch where there is one: seconds that other commands do not need
+    from tensorboardX import RecordWriter  # imports torch if it is installed, which takes seconds
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.summary_pb2 import Summary
 
     for record in records:
         spec = record.spec
-        name = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
-        # one name for ever: TensorBoard would mix the files of two exports
-        path = Path(folder, spec.problem, spec.scale, name, "events.out.tfevents.0.gradsurgery")
-        # no SummaryWriter: a full disk would end its thread, unseen
-        with _whole(path) as part, closing(RecordWriter(str(part))) as writer:
+        run = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
+        # always the same file name: TensorBoard would merge the files of two exports
+        names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
+        path = Path(folder, *map(_file_name, names))
+        # not SummaryWriter: its thread would hide the error of a full disk
+        with _replaced(path) as part, closing(RecordWriter(str(part))) as writer:
             writer.write(Event(wall_time=0, file_version="brain.Event:2").SerializeToString())
             for row in record.metrics:
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in row.items() if tag != "step"]
@@ -66,40 +62,59 @@ def tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
                 writer.write(event.SerializeToString())
 
 
+def _file_name(text: str) -> str:
+    """A name that stays in its folder: no separators, and neither empty nor dots alone."""
+    name = re.sub(r"[^\w.=+-]", "_", text)
+    return name if name.strip(".") else "_" * max(len(name), 1)
+
+
 def _table(records: Iterable[RunRecord]) -> Any:
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.float64()
+    types = dict.fromkeys(("key", "status", "problem", "scale", "method"), text)
+    types |= {"lam": number, "rho": number, "seed": pa.int64()}
     rows: list[dict[str, Any]] = []
     settings: set[str] = set()
     metrics: set[str] = set()
     for record in records:
         spec = {"key": record.spec.key, "status": record.status, **vars(record.spec)}
-        chosen = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
-        rows += [{**row, **spec, **chosen} for row in record.metrics]
-        settings |= chosen.keys()
+        own_settings = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
+        rows += [{**row, **spec, **own_settings} for row in record.metrics]
+        settings |= own_settings.keys()
         metrics |= {name for row in record.metrics for name in row}
-    if clash := metrics & (_TYPES.keys() | settings):
+    if clash := metrics & (types.keys() | settings):
         raise ValueError(f"a metric cannot have the name of a column of the table, but {sorted(clash)} do")
 
-    def values(name: str) -> list[Any]:
-        return [row.get(name) for row in rows]
+    def column(name: str, kind: Any) -> Any:
+        return pa.array([row.get(name) for row in rows], kind)
 
-    columns = {name: pa.array(values(name), kind) for name, kind in _TYPES.items()}
-    columns |= {name: _settings(values(name)) for name in sorted(settings)}
-    columns |= {"step": pa.array(values("step"), pa.int64())}
-    columns |= {name: pa.array(values(name), pa.float64()) for name in sorted(metrics - {"step"})}
+    columns = {name: column(name, kind) for name, kind in types.items()}
+    for name in sorted(settings):
+        try:
+            columns[name] = column(name, None)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # problems may give one name different types
+            texts = [None if row.get(name) is None else str(row[name]) for row in rows]
+            columns[name] = pa.array(texts, text)
+    columns["step"] = column("step", pa.int64())
+    columns |= {name: column(name, number) for name in sorted(metrics - {"step"})}
     return pa.table(columns)
 
 
-def _settings(values: list[Any]) -> Any:
-    """A column; as text if two problems mean different types by one name."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+def _write(table: Any, path: Path, suffix: str) -> None:
+    if suffix == ".csv":
+        from pyarrow.csv import write_csv
+
+        write_csv(table, path)
+    else:
+        from pyarrow.parquet import write_table
+
+        write_table(table, path)
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of ``path`` once it is whole."""
+def _replaced(path: Path) -> Iterator[Path]:
+    """A temporary file to write, which replaces ``path`` at the end of the block unless there was an error."""
     part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

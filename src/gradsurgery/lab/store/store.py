@@ -1,14 +1,14 @@
 """The store: every run of the lab in one SQLite file, shared by any number of processes, any of which may be killed.
 
-    with Store("runs/store.db") as store, store.claim(spec.key) as mine:
-        if mine and store.begin(spec, info).status != "done":
+    with Store("runs/store.sqlite") as store, store.claim(spec.key) as claimed:
+        if claimed and store.begin(spec, info).status != "done":
             store.log(spec.key, {"step": 0, "main_train": 2.3, "aux_train": 7.1})
             store.finish(spec.key, seconds=1.5)
 
-What ``log`` was given when it returns is committed, and ``kill -9`` cannot take it back. A power cut can, until
-``secure`` or ``finish``: to wait for the disk at every row would take longer than to train a small problem.
+When ``log`` returns, its row is committed and survives ``kill -9``. It survives a power cut only after
+``flush_to_disk`` or ``finish``: waiting for the disk at every row would take longer than training a small problem.
 
-A claim is a lock of the kernel on a file in the folder ``store.db.locks``: it ends with its process, however that ends.
+A claim is a kernel lock on a file in the folder ``store.sqlite.locks``, so it ends with its process, however that ends.
 """
 
 import json
@@ -25,17 +25,18 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
-from gradsurgery.lab.store.sqlite import VERSION, StoreError, connected, told
+from gradsurgery.lab.store.rows import parse_object, read_records
+from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damaged, translate_errors
 
 
 class Store:
-    """The runs in one file.
+    """The runs in one SQLite file.
 
-    Several processes, each with a ``Store`` of its own, and several threads may use it at once. Every method is one
-    short transaction: it happens as a whole, or not at all and a ``StoreError`` says why.
+    Several threads may share a ``Store``, and several processes may use the same file, each with its own ``Store``.
+    Every method is one short transaction: it either succeeds, or changes nothing and raises ``StoreError``.
 
     Args:
-        path: the SQLite file. It is made if it is not there, and its folder too.
+        path: the SQLite file. If it does not exist, the first write creates it, with its folder.
         patience: seconds to wait for other processes that write.
     """
 
@@ -44,20 +45,23 @@ class Store:
         self.patience = patience
         self._lock = Lock()
         self._process = os.getpid()
-        with told(self.path, self.patience):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection: sqlite3.Connection | None = connected(self.path, self.patience)
+        self._closed = False
+        self._connection: sqlite3.Connection | None = None
+        with translate_errors(self.path, self.patience):
+            check_path(self.path)
+            if self.path.exists():
+                self._connection = connect(self.path, self.patience)
 
     def begin(self, spec: RunSpec, info: Mapping[str, Setting]) -> RunRecord:
-        """Enter a run. One that is there keeps its metrics, and runs again if it had failed; one done stays as it is.
+        """Mark a run as running. A run that is done is left alone; any other that is stored keeps its metrics.
 
         Args:
             spec: the run.
-            info: versions, commit, times: added to what is known about the run, unless it is done.
+            info: how it is trained: versions, commit, device, cores. Added to the stored info, unless the run is done.
 
         Returns:
-            The run as it now is: perhaps done meanwhile by another process, perhaps with metrics of steps after the
-            checkpoint from which it goes on, which it logs again.
+            The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
+            may have rows of later steps, which it will log again.
         """
         plain = (spec.key, spec.problem, spec.scale, spec.method, spec.lam, spec.rho, spec.seed)
         settings = json.dumps(dict(spec.settings), sort_keys=True)
@@ -66,68 +70,73 @@ class Store:
             db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
             if db.execute("SELECT status FROM runs WHERE key = ?", (spec.key,)).fetchone() != ("done",):
                 self._set(db, spec.key, "running", info)
-            return _records(db, "key = :key", key=spec.key)[0]
+            return read_records(db, self.path, "key = :key", key=spec.key)[0]
 
     def log(self, key: str, metrics: Metrics) -> None:
-        """Keep what was measured at ``metrics["step"]``, in place of what that step has under the same names."""
+        """Store the metrics of the step ``metrics["step"]``; metrics of the same step and name are replaced."""
         step = float(metrics.get("step", math.nan))
         values = {name: float(value) for name, value in metrics.items() if name != "step"}
         if not (step.is_integer() and values):
-            raise ValueError(f"a row has a whole number as its step, and some metrics, but got {dict(metrics)}")
-        rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite turns NaN into NULL
+            raise ValueError(f"a row has a whole number as its step and at least one metric, but got {dict(metrics)}")
+        rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
         with self._transaction("IMMEDIATE") as db:
-            self._info(db, key)
+            self._info(db, key)  # raises if there is no such run
             db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
-    def secure(self) -> None:
-        """Wait until all that was logged is on the disk, where no power cut can reach it."""
-        with self._transaction("IMMEDIATE", lasting=True) as db:
-            db.execute(f"PRAGMA user_version = {VERSION}")  # SQLite waits for the disk when something is written
+    def flush_to_disk(self) -> None:
+        """Wait until everything logged so far is on the disk, safe from a power cut."""
+        with self._transaction("IMMEDIATE", flush=True) as db:
+            db.execute(f"PRAGMA user_version = {VERSION}")  # SQLite flushes only if the transaction writes something
 
     def finish(self, key: str, **info: Setting) -> None:
-        """Call a run done, and add to what is known about it."""
-        with self._transaction("IMMEDIATE", lasting=True) as db:
+        """Mark a run as done, and add to its info."""
+        with self._transaction("IMMEDIATE", flush=True) as db:
             self._set(db, key, "done", info)
 
     def fail(self, key: str, reason: str) -> None:
-        """Call a run failed; ``info["reason"]`` tells why until it runs again."""
+        """Mark a run as failed; ``info["reason"]`` says why until it runs again."""
         with self._transaction("IMMEDIATE") as db:
             self._set(db, key, "failed", {"reason": reason})
 
     def get(self, key: str) -> RunRecord | None:
-        """The run with this key, if there is one."""
+        """The run with this key, or None."""
+        if self._is_new():
+            return None
         with self._transaction("DEFERRED") as db:
-            return next(iter(_records(db, "key = :key", key=key)), None)
+            return next(iter(read_records(db, self.path, "key = :key", key=key)), None)
 
     def select(
         self, problem: str | None = None, scale: str | None = None, status: str | None = "done"
     ) -> list[RunRecord]:
-        """The runs by problem, scale, method, lam, rho and seed. None stands for every problem, scale or status."""
-        wanted = {"problem": problem, "scale": scale, "status": status}
-        where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in wanted)
+        """The runs of a problem, scale and status, ordered by method, lam, rho and seed; None selects all."""
+        values = {"problem": problem, "scale": scale, "status": status}
+        where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in values)
+        if self._is_new():
+            return []
         with self._transaction("DEFERRED") as db:
-            return _records(db, where, **wanted)
+            return read_records(db, self.path, where, **values)
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
-        """Hold a run: True if it is now ours alone until the ``with`` ends, False if somebody else holds it."""
+        """Claim a run until the ``with`` block ends: True if it is ours, False if somebody else has claimed it."""
         folder = self.path.with_name(f"{self.path.name}.locks")
         lock = FileLock(folder / f"{key}.lock", thread_local=False)
-        with told(self.path, self.patience):
-            folder.mkdir(exist_ok=True)
+        with translate_errors(self.path, self.patience):
+            folder.mkdir(parents=True, exist_ok=True)
             with suppress(Timeout):
                 lock.acquire(timeout=0)
         try:
             yield lock.is_locked
         finally:
-            lock.release()  # the file stays: to remove it would let two processes hold two files of one name
+            lock.release()  # keep the file: if it were removed, two processes could lock two files of the same name
 
     def close(self) -> None:
-        """Let go of the file; once is enough, twice does no harm."""
+        """Close the file. Closing twice does no harm."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+            self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -135,51 +144,46 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _is_new(self) -> bool:
+        """True if nothing was ever written to this path."""
+        return not self._closed and self._connection is None and not self.path.exists()
+
     def _info(self, db: sqlite3.Connection, key: str) -> dict[str, Setting]:
-        """What is known about a run; raises if there is none."""
+        """The info of a run; raises if there is no such run."""
         row = db.execute("SELECT info FROM runs WHERE key = ?", (key,)).fetchone()
         if row is None:
-            raise StoreError(f"the store {self.path} has no run {key}: enter it with begin(spec, info) first")
-        return dict(json.loads(row[0]))
+            raise StoreError(f"the store {self.path} has no run {key}: call begin(spec, info) first")
+        try:
+            return parse_object("info", row[0])
+        except ValueError as error:
+            raise damaged(self.path, f"run {key}: {error}") from error
 
     def _set(self, db: sqlite3.Connection, key: str, status: str, info: Mapping[str, Setting]) -> None:
-        known = self._info(db, key)
-        known.pop("reason", None)
-        db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**known, **info}), key))
+        stored = self._info(db, key)
+        stored.pop("reason", None)
+        db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**stored, **info}), key))
 
     @contextmanager
-    def _transaction(self, kind: str, lasting: bool = False) -> Iterator[sqlite3.Connection]:
-        """All or nothing. IMMEDIATE asks for the right to write first: in mid-transaction it can be refused.
+    def _transaction(self, kind: str, flush: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction, rolled back if the block raises.
 
-        A lasting one is on the disk, with all before it, when it ends.
+        Args:
+            kind: IMMEDIATE to write: a DEFERRED transaction that writes later can fail half-way.
+            flush: wait at the end until this and all earlier transactions are on the disk.
         """
-        with self._lock, told(self.path, self.patience):
-            db = self._connection
-            if db is None:
+        with self._lock, translate_errors(self.path, self.patience):
+            if self._closed:
                 raise StoreError(f"the store {self.path} is closed: open it again with Store(path)")
-            if os.getpid() != self._process:  # SQLite's locks do not survive a fork, the file could be damaged
+            if os.getpid() != self._process:  # a connection used in two processes can corrupt the file
                 raise StoreError(f"the store {self.path} was opened before a fork: call Store(path) in each process")
+            db = self._connection = self._connection or connect(self.path, self.patience)
             try:
-                db.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+                db.execute(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
                 db.execute(f"BEGIN {kind}")
                 yield db
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
-                    with suppress(sqlite3.Error):  # the first error is the one to tell
+                    with suppress(sqlite3.Error):  # the first error is the one to report
                         db.execute("ROLLBACK")
                 raise
-
-
-def _records(db: sqlite3.Connection, where: str, **wanted: str | None) -> list[RunRecord]:
-    records = []
-    order = "problem, scale, method, lam, rho, seed, settings, key"
-    runs = db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY {order}", wanted)
-    for key, problem, scale, method, lam, rho, seed, settings, info, status in runs:
-        rows: dict[int, dict[str, float]] = {}
-        logged = db.execute("SELECT step, name, value FROM metrics WHERE run = ? ORDER BY step, name", (key,))
-        for step, name, value in logged:
-            rows.setdefault(step, {"step": step})[name] = math.nan if value is None else value
-        spec = RunSpec(problem, scale, method, lam, rho, seed, json.loads(settings))
-        records.append(RunRecord(spec, status, json.loads(info), tuple(rows.values())))
-    return records

@@ -1,4 +1,4 @@
-"""How a sweep is coming along, for people to watch: a live bar on a terminal, plain lines elsewhere."""
+"""The progress of a sweep on a console: a live bar on a terminal, plain lines elsewhere."""
 
 from typing import Self
 
@@ -8,33 +8,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gradsurgery.lab.run import Metrics, RunSpec
 
 
-def name(run: RunSpec) -> str:
-    """A run in a few words."""
+def describe(run: RunSpec) -> str:
+    """Method, weight, rho and seed of a run."""
     parts = [run.method]
     parts += [f"λ={run.lam:.3g}"] if run.lam is not None else []
     parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
     return " ".join([*parts, f"seed {run.seed}"])
 
 
-def losses(metrics: Metrics) -> str:
-    """The losses of a row, as far as it has them."""
+def format_losses(metrics: Metrics) -> str:
+    """The training losses of a row; empty if it has none."""
     shown = [f"{key} {metrics[f'{key}_train']:.4g}" for key in ("main", "aux") if f"{key}_train" in metrics]
     return ", ".join(shown)
 
 
-class Watch:
-    """Shows a sweep on a console; a context manager."""
+class ProgressBar:
+    """A ``Listener`` that shows a sweep on a console; a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = console.is_terminal
-        self._runs = self._done = 0
-        self._shares: dict[str, float] = {}  # of the runs under way
+        self._runs = self._finished = 0
+        self._fractions: dict[str, float] = {}  # of the runs in training
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[losses]}", style="dim"),
+            TextColumn("{task.fields[losses]}", style="dim", markup=False),
             TimeRemainingColumn(),
             console=console,
             disable=not self._live,
@@ -48,26 +48,40 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def begin(self, runs: int) -> None:
-        """Start counting."""
+    def sweep_started(self, runs: int) -> None:
+        """Set the length of the bar."""
         self._runs = runs
         self._bar.update(self._task, total=runs)
 
-    def training(self, run: RunSpec, share: float, metrics: Metrics) -> None:
+    def warning(self, sentence: str) -> None:
+        """Print the sentence."""
+        self._print(f"warning: {sentence}")
+
+    def run_advanced(self, run: RunSpec, fraction: float, metrics: Metrics) -> None:
         """Move the bar within a run."""
-        self._shares[run.key] = share
-        self._bar.update(self._task, completed=self._completed, description=name(run), losses=losses(metrics))
+        self._fractions[run.key] = fraction
+        self._bar.update(self._task, description=describe(run), losses=format_losses(metrics))
+        self._move()
 
-    def done(self, run: RunSpec, metrics: Metrics, trained: bool) -> None:
-        """Count a run, and without a terminal say so."""
-        self._done += 1
-        self._shares.pop(run.key, None)
-        self._bar.update(self._task, completed=self._completed)
+    def run_done(self, run: RunSpec, metrics: Metrics, trained: bool) -> None:
+        """Count a run; print a line if there is no live bar."""
+        self._finish(run)
         if not self._live:
-            known = "" if trained else " (in the store)"
-            line = f"[{self._done}/{self._runs}] {name(run)}: {losses(metrics)}{known}"
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            stored = "" if trained else " (in the store)"
+            self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {format_losses(metrics)}{stored}")
 
-    @property
-    def _completed(self) -> float:
-        return self._done + sum(self._shares.values())
+    def run_failed(self, run: RunSpec, reason: str) -> None:
+        """Count a run and print the first line of the reason."""
+        self._finish(run)
+        self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({reason.splitlines()[0]})")
+
+    def _finish(self, run: RunSpec) -> None:
+        self._finished += 1
+        self._fractions.pop(run.key, None)
+        self._move()
+
+    def _move(self) -> None:
+        self._bar.update(self._task, completed=self._finished + sum(self._fractions.values()))
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -1,38 +1,18 @@
-"""Sweeps: the runs of a grid, each trained once, however often a sweep is started, killed, or run beside another."""
+"""A sweep trains every run of a grid once, however often it is started, killed, or run beside another sweep."""
 
-import functools
-import json
-import platform
-import subprocess
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict
-from importlib.metadata import version
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
-import jax
-
-from gradsurgery.lab.problem import Problem, Task
-from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
-from gradsurgery.lab.store.sqlite import StoreError
-from gradsurgery.lab.store.store import Store
-from gradsurgery.lab.train.checkpoint import Checkpoint
-from gradsurgery.lab.train.multihost import broadcast_from_leader
-
-
-class Watcher(Protocol):
-    """Whoever wants to know how a sweep is coming along."""
-
-    def begin(self, runs: int) -> None:
-        """So many runs are asked for."""
-
-    def training(self, run: RunSpec, share: float, metrics: Metrics) -> None:
-        """This run has come so far."""
-
-    def done(self, run: RunSpec, metrics: Metrics, trained: bool) -> None:
-        """This run has ended, now or in an earlier sweep."""
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps.cores import assign_cores, available_cores
+from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
+from gradsurgery.lab.sweeps.listener import Listener
+from gradsurgery.lab.sweeps.options import TrainingOptions
+from gradsurgery.lab.sweeps.workers import train_in_workers
 
 
 def sweep(
@@ -41,101 +21,86 @@ def sweep(
     store: Store,
     *,
     folder: Path,
-    watcher: Watcher,
+    listener: Listener,
+    workers: int | None = None,
+    cores_per_run: int | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
-    clock: Callable[[], float] = time.monotonic,
 ) -> list[RunRecord]:
-    """Train what is not in the store yet, and return all that was asked for.
+    """Train the runs that are not stored yet, and return the records of all.
+
+    Every run trains in a worker process with the same number of cores, even if it is the only one missing: a run's
+    numbers depend on the number of cores. A run that raises an error is recorded as failed, with the reason, and the
+    others go on; the next sweep tries it again.
 
     Args:
-        problem: the problem that all runs are of.
-        runs: the grid, all at the same settings.
-        store: where runs are kept.
-        folder: where checkpoints go.
-        watcher: told of every step on the way.
+        problem: the problem of all runs.
+        runs: the grid, all with the same settings.
+        store: has the runs that are done, and gets the others.
+        folder: checkpoints go below it.
+        listener: is told of the progress.
+        workers: the number of processes. None for as many as have cores of their own, or for one on an accelerator.
+            0 trains in this process, on whatever cores it has, and raises what a run raises: for debugging, and for
+            processes on several machines that train every run together.
+        cores_per_run: the number of cores of each worker. None for 1, or on an accelerator for all.
         data_dir: a folder that stands in for the hub.
         checkpoint_every: seconds between two checkpoints of a run.
-        clock: the time in seconds, for that.
     """
-    watcher.begin(len(runs))
-    waiting = list(runs)
-    task: Task | None = None
-    while waiting:
-        busy = []
-        for run in waiting:
-            with store.claim(run.key) as mine:
-                record = store.get(run.key)
-                done, mine = broadcast_from_leader(record is not None and record.status == "done", mine)
-                if done:
-                    watcher.done(run, record.final if record else {}, trained=False)
-                    continue
-                if not mine:  # another sweep is at it
-                    busy.append(run)
-                    continue
-                task = task or problem.build(run.settings, data_dir)
-                final = train(task, run, store, folder, watcher, checkpoint_every, clock)
-                watcher.done(run, final, trained=True)
-        if len(busy) == len(waiting):
-            time.sleep(0.5)
-        waiting = busy
-    return [record for record in (store.get(run.key) for run in runs) if record is not None]
+    if workers == 0 and cores_per_run is not None:
+        raise UserError("cores per run are for workers, so training without workers takes none")
+    cores = [available_cores()] if workers == 0 else assign_cores(workers, cores_per_run)
+    listener.sweep_started(len(runs))
+    missing = {run.key: run for run in runs}
+    stored = _stored(store, runs)
+    for record in stored:
+        if record.status == "done":
+            listener.run_done(missing.pop(record.spec.key), record.final, trained=False)
+        elif record.status == "failed":
+            store.begin(record.spec, {})  # try again; failed runs are skipped
+    if not missing:
+        return stored
+    _warn_about_conditions(stored, len(cores[0]), listener)
+
+    options = TrainingOptions(folder, data_dir, checkpoint_every, cores=len(cores[0]), raise_errors=workers == 0)
+    grid = list(missing.values())
+    if workers == 0:
+        from gradsurgery.lab.sweeps.training import train_runs  # loads jax
+
+        events = train_runs(problem, grid, store, options)
+    else:
+        events = train_in_workers(problem, grid, store.path, cores[: len(grid)], options)
+    with closing(events):
+        for event in events:
+            _tell(listener, event)
+            if not isinstance(event, Advanced):
+                del missing[event.run.key]
+    records = _stored(store, runs)
+    for record in records:
+        if record.spec.key in missing and record.status == "done":  # another sweep has trained it
+            listener.run_done(record.spec, record.final, trained=False)
+    return records
 
 
-def train(
-    task: Task,
-    run: RunSpec,
-    store: Store,
-    folder: Path,
-    watcher: Watcher,
-    checkpoint_every: float,
-    clock: Callable[[], float],
-) -> Metrics:
-    """Take one run from its last checkpoint, or its start, to its end; returns its last row."""
-    started = saved = clock()
-    store.begin(run, about())
-    checkpoint = Checkpoint(folder / "checkpoints" / run.key)
-    state, rows = task.start(run)
-    chunks, state = checkpoint.restore(state) or (0, state)
-    try:
-        while True:
-            for row in rows:
-                store.log(run.key, row)
-            if rows:
-                watcher.training(run, chunks / task.chunks, rows[-1])
-            if chunks == task.chunks:
-                break
-            (due,) = broadcast_from_leader(clock() - saved >= checkpoint_every)
-            if due:
-                store.secure()  # a power cut must not leave a checkpoint that is ahead of its rows
-                checkpoint.save(chunks, state)
-                saved = clock()
-            state, rows = task.advance(run, state, chunks)
-            chunks += 1
-        end = task.final_metrics(state)
-        final = {**rows[-1], **end.metrics}
-        store.log(run.key, final)
-    except Exception as error:
-        with suppress(StoreError):  # if it is the store that fails, the run stays as it is there
-            store.fail(run.key, f"{type(error).__name__}: {error}")
-        raise
-    samples = {"samples": json.dumps([asdict(sample) for sample in end.samples])} if end.samples else {}
-    store.finish(run.key, seconds=clock() - started, **samples)
-    checkpoint.clear()
-    return final
+def _stored(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
+    return [record for run in runs if (record := store.get(run.key))]
 
 
-@functools.cache
-def about() -> dict[str, Setting]:
-    """What a run is made with, for the record: versions, commit, device."""
-    packages = ("gradsurgery", "jax", "optax", "flax", "numpy", "datasets", "tokenizers")
-    found: dict[str, Setting] = {name: version(name) for name in packages}
-    commit = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return {
-        **found,
-        "python": platform.python_version(),
-        "commit": commit.stdout.strip(),
-        "device": jax.devices()[0].device_kind,
-    }
+def _warn_about_conditions(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
+    """Warn if this sweep mixes runs that were trained on different numbers of cores."""
+    numbers = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
+    others = sorted({number for number in numbers if number != str(cores)})
+    if others:
+        listener.warning(
+            f"{sum(number in others for number in numbers)} stored runs of this grid were trained on another number of "
+            f"cores ({' or '.join(others)}, now {cores}), and numbers depend on it: compare with care"
+        )
+
+
+def _tell(listener: Listener, event: Event) -> None:
+    match event:
+        case Advanced(run, fraction, metrics):
+            listener.run_advanced(run, fraction, metrics)
+        case Done(run, metrics):
+            listener.run_done(run, metrics, trained=True)
+        case Failed(run, reason):
+            listener.run_failed(run, reason)

@@ -21,7 +21,8 @@ from gradsurgery.lab.data.images.arrays import Array
 from gradsurgery.lab.data.images.crop import center_crop, crop_and_resize, random_crop
 from gradsurgery.lab.data.images.dataset import ImageDataset
 from gradsurgery.lab.data.shuffle import Seeds, epoch_indices, evenly_spaced
-from gradsurgery.lab.sweeps.workers import cores, end_with_parent
+from gradsurgery.lab.sweeps.child_process import exit_with_parent
+from gradsurgery.lab.sweeps.cores import available_cores
 
 Tree = Any
 MESSAGE_IMAGES = 64
@@ -114,7 +115,7 @@ class _EvaluationExamples:
 
 
 def _init_worker(number: int, count: int) -> None:
-    end_with_parent()
+    exit_with_parent()
 
 
 def _batches(examples: _Examples, shard: slice) -> Iterator[Tree]:
@@ -126,7 +127,7 @@ def _batches(examples: _Examples, shard: slice) -> Iterator[Tree]:
         flags.FLAGS.mark_as_parsed()  # grain reads absl flags, and starts no workers before they are parsed
     size = shard.stop - shard.start
     message = math.gcd(size, MESSAGE_IMAGES)
-    workers = min(len(cores()), math.ceil(len(examples) / message))
+    workers = min(len(available_cores()), math.ceil(len(examples) / message))
     buffered = max(2, math.ceil(PREFETCHED_BATCHES * size / message / workers))
     prefetch = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffered)
     unbuffered = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)  # default: 500 messages in each worker

@@ -1,19 +1,18 @@
-"""A run to store, a store with some runs in it, and what a store says when it refuses."""
+"""A run to store, a store with a few runs, and the sentence of a ``StoreError``."""
 
 from dataclasses import replace
 
 import pytest
 
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store.sqlite import StoreError
-from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.store import Store, StoreError
 
 SPEC = RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=0, settings={"batch": 64})
 KEY = SPEC.key
 
 
-def filled(path, runs=3, steps=40):
-    """A store at rest that takes up several pages."""
+def fill_store(path, runs=3, steps=40):
+    """Write a store of several pages, close it, and return the content of the file."""
     with Store(path) as store:
         for seed in range(runs):
             run = replace(SPEC, seed=seed)
@@ -23,8 +22,8 @@ def filled(path, runs=3, steps=40):
     return path.read_bytes()
 
 
-def refusal(act):
-    """What a StoreError says, which has to be one sentence."""
+def error_sentence(act):
+    """The message of the ``StoreError`` that a call raises, which has to be one sentence."""
     with pytest.raises(StoreError) as caught:
         act()
     sentence = str(caught.value)

@@ -1,4 +1,4 @@
-"""A store that processes and threads share, and that some of them are killed at."""
+"""A store that is shared by processes and threads, some of which are killed."""
 
 import shutil
 import sqlite3
@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gradsurgery.lab.store.store import Store
-from tests.lab.store.stored import KEY, SPEC, filled
+from gradsurgery.lab.store import Store
+from tests.lab.store.example_store import KEY, SPEC, fill_store
 
 
 @pytest.fixture
 def start():
-    """Starts processes that wait for a word, and leaves none behind."""
+    """A function that starts processes, which wait for ``go``; all are ended after the test."""
     processes = []
 
     def start(program, *arguments):
@@ -36,8 +36,8 @@ def go(process):
     process.stdin.flush()
 
 
-def together(processes):
-    """What they print who start on one word."""
+def run_together(processes):
+    """Let the processes go at the same time, and return what each prints."""
     for process in processes:
         go(process)
     printed = [process.communicate(timeout=60)[0].split() for process in processes]
@@ -48,9 +48,8 @@ def together(processes):
 HEAD = """
 import sys, time
 from dataclasses import replace
-from gradsurgery.lab.store.sqlite import StoreError
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.store import Store
 path, me = sys.argv[1], int(sys.argv[2])
 spec = RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=0, settings={"batch": 64})
 print("ready", flush=True)
@@ -59,14 +58,14 @@ sys.stdin.readline()
 
 WRITE = """
 for step in range(60):
-    with Store(path) as store:  # opened anew each time: the first and the last to have it open do most to the file
+    with Store(path) as store:  # reopened each time: the first and the last to have the file open change it most
         store.begin(spec, {})
         store.log(spec.key, {"step": 2 * step + me, "main_train": step / 3, "who": me})
 """
 
 
-def test_two_processes_that_make_and_write_a_store_at_once_lose_nothing(path, start):
-    together([start(WRITE, path, 0), start(WRITE, path, 1)])
+def test_two_processes_that_create_and_write_a_store_lose_nothing(path, start):
+    run_together([start(WRITE, path, 0), start(WRITE, path, 1)])
     with Store(path) as store:
         rows = store.get(KEY).metrics
     assert list(rows) == [{"step": step, "main_train": step // 2 / 3, "who": step % 2} for step in range(120)]
@@ -76,8 +75,8 @@ TRAIN = """
 with Store(path) as store:
     for seed in range(40):
         run = replace(spec, seed=seed)
-        with store.claim(run.key) as mine:
-            if mine and store.begin(run, {}).status != "done":
+        with store.claim(run.key) as claimed:
+            if claimed and store.begin(run, {}).status != "done":
                 print(seed, flush=True)
                 time.sleep(0.002)
                 store.finish(run.key)
@@ -85,13 +84,13 @@ with Store(path) as store:
 
 
 def test_two_processes_never_train_the_same_run(path, start):
-    printed = together([start(TRAIN, path, 0), start(TRAIN, path, 1)])
-    assert sorted(int(seed) for one in printed for seed in one) == list(range(40))
+    printed = run_together([start(TRAIN, path, 0), start(TRAIN, path, 1)])
+    assert sorted(int(seed) for seeds in printed for seed in seeds) == list(range(40))
     with Store(path) as store:
         assert [record.spec.seed for record in store.select()] == list(range(40))
 
 
-def test_a_claim_is_held_once_and_free_again(store, path):
+def test_a_run_is_claimed_once_and_can_be_claimed_again_later(store, path):
     with Store(path) as other, store.claim(KEY) as first, store.claim(KEY) as again, other.claim(KEY) as second:
         assert (first, again, second) == (True, False, False)
         with other.claim("another") as third:
@@ -103,8 +102,8 @@ def test_a_claim_is_held_once_and_free_again(store, path):
 def test_a_claim_ends_with_an_error(store):
     with pytest.raises(ZeroDivisionError), store.claim(KEY):
         raise ZeroDivisionError
-    with store.claim(KEY) as mine:
-        assert mine
+    with store.claim(KEY) as claimed:
+        assert claimed
 
 
 def test_threads_share_a_store(store):
@@ -115,8 +114,8 @@ def test_threads_share_a_store(store):
 
 
 LOG = """
-with Store(path) as store, store.claim(spec.key) as mine:
-    assert mine
+with Store(path) as store, store.claim(spec.key) as claimed:
+    assert claimed
     store.begin(spec, {})
     for step in range(100_000):
         store.log(spec.key, {"step": step} | {f"metric{number}": step / 3 for number in range(100)})
@@ -125,20 +124,20 @@ with Store(path) as store, store.claim(spec.key) as mine:
 
 
 @pytest.mark.parametrize("rows", [1, 20, 150])
-def test_kill_9_in_mid_logging_frees_the_claim_and_keeps_what_was_logged(path, start, rows):
+def test_kill_9_while_logging_releases_the_claim_and_keeps_every_row(path, start, rows):
     process = start(LOG, path, 0)
     go(process)
     printed = [process.stdout.readline() for _ in range(rows)]
     with Store(path) as store:
-        with store.claim(KEY) as mine:
-            assert not mine
+        with store.claim(KEY) as claimed:
+            assert not claimed
         process.kill()
         printed += process.stdout.readlines()
         process.communicate()
-        with store.claim(KEY) as mine:
-            assert mine
+        with store.claim(KEY) as claimed:
+            assert claimed
             metrics = store.begin(SPEC, {}).metrics
-            assert len(metrics) - len(printed) in (0, 1)  # the last it may have had no time to print
+            assert len(metrics) - len(printed) in (0, 1)  # it may be killed before it prints the last row
             for step, row in enumerate(metrics):
                 assert row == {"step": step} | {f"metric{number}": step / 3 for number in range(100)}
             store.log(KEY, {"step": len(metrics), "main_train": 1.0})
@@ -146,8 +145,8 @@ def test_kill_9_in_mid_logging_frees_the_claim_and_keeps_what_was_logged(path, s
         assert len(store.get(KEY).metrics) == len(metrics) + 1
 
 
-def test_a_process_killed_while_it_made_the_store_is_no_obstacle(tmp_path, path):
-    half = tmp_path / "half.db"
+def test_a_process_killed_while_it_created_the_store_does_no_harm(tmp_path, path):
+    half = tmp_path / "half.sqlite"
     db = sqlite3.connect(half, isolation_level=None)
     db.execute("PRAGMA user_version = 0")
     db.execute("PRAGMA cache_size = 1")
@@ -158,6 +157,6 @@ def test_a_process_killed_while_it_made_the_store_is_no_obstacle(tmp_path, path)
     shutil.copy(f"{half}-journal", f"{path}-journal")
     db.close()
     assert path.stat().st_size > 0
-    filled(path)
+    fill_store(path)
     with Store(path) as store:
         assert len(store.get(KEY).metrics) == 40

@@ -1,0 +1,20 @@
+"""How runs are trained, whichever process trains them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of a sweep that its workers need."""
+
+    folder: Path
+    """Checkpoints go below it."""
+    data_dir: Path | None
+    """A folder that stands in for the hub."""
+    checkpoint_every: float
+    """Seconds between two checkpoints of a run."""
+    cores: int
+    """How many cores a run has, for its record."""
+    raise_errors: bool
+    """Raise what a run raises; otherwise go on with the next run. The run is recorded as failed either way."""

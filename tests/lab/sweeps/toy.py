@@ -1,0 +1,61 @@
+"""A problem that trains in milliseconds, for tests of sweeps; as a program, the command line with this problem."""
+
+import sys
+import time
+
+import jax.numpy as jnp
+
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.problem import Problem, Scale, Task
+
+SETTINGS = {"chunks": 4, "sleep": 0.0, "elements": 1}
+
+
+class ToyTask(Task):
+    """Adds up numbers. With four million elements the result depends on the number of cores."""
+
+    def __init__(self, settings, data_dir):
+        self.chunks = settings["chunks"]
+        self._sleep, self._data_dir = settings["sleep"], data_dir
+        self._values = jnp.sin(jnp.arange(float(settings["elements"])))
+
+    def start(self, run):
+        return {"sum": jnp.zeros(())}, [self._row(0, jnp.zeros(()))]
+
+    def advance(self, run, state, chunk):
+        time.sleep(self._sleep)
+        if self._data_dir and (self._data_dir / f"{run.method}-fails").exists():
+            raise RuntimeError(f"{run.method} fails\nhere")
+        total = state["sum"] + jnp.sum(self._values * (chunk + 1.0) + run.seed) * run.lam
+        return {"sum": total}, [self._row(chunk + 1, total)]
+
+    def _row(self, step, total):
+        return {"step": step, **{name: float(total) for name in ("main_train", "aux_train", "main_test", "aux_test")}}
+
+
+def build(settings, data_dir):
+    return ToyTask(settings, data_dir)
+
+
+TOY = Problem(
+    name="toy",
+    title="a toy",
+    main="a sum",
+    aux="the same sum",
+    scales={"demo": Scale(settings=SETTINGS, methods=("mixed", "pcgrad"), lams=(0.5, 1.0))},
+    build=build,
+    may_be_zero=frozenset({"sleep"}),
+)
+
+
+def toy_runs(**settings):
+    """Four runs: two methods with two weights each."""
+    return specs(TOY, "demo", settings={name: str(value) for name, value in settings.items()})
+
+
+if __name__ == "__main__":
+    from gradsurgery.lab.cli import main
+    from gradsurgery.lab.problems import PROBLEMS
+
+    PROBLEMS["toy"] = TOY
+    sys.exit(main())
