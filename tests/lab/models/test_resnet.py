@@ -1,4 +1,4 @@
-"""Residual networks: the published numbers of parameters, a twin in plain torch, and batch statistics by hand."""
+"""Residual networks: published parameter counts, a PyTorch twin, and batch statistics by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -13,79 +13,89 @@ from gradsurgery.lab.models.resnet import ResNet, ResNetConfig
 from gradsurgery.lab.problems.classification import trained_on
 
 
+def jit(function):
+    """Compile quickly rather than well."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
 @pytest.mark.parametrize(
-    ("shape", "count"),
+    ("config", "count"),
     [
         (ResNetConfig((2, 2, 2, 2), bottleneck=False), 11_689_512),  # ResNet18
         (ResNetConfig((3, 4, 6, 3), bottleneck=True), 25_557_032),  # ResNet50
     ],
 )
-def test_parameters_are_as_many_as_published(shape, count):
-    network = Functional(lambda rngs: ResNet(shape, {"main": 1000}, rngs=rngs))
+def test_parameter_count_is_as_published(config, count):
+    network = Functional(lambda rngs: ResNet(config, {"main": 1000}, rngs=rngs))
     params, _ = jax.eval_shape(network.init, jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
 
 
-def awake(model):
-    """The model with the last norm of each block no longer at zero."""
+def set_last_norms(model):
+    """Move the last norm of each block away from its initial zero, at which a block is the identity."""
     for block in model.blocks:
         norm = block.path[-1].norm
         norm.scale[...] = jnp.linspace(0.5, 1.5, norm.scale.size)
         norm.bias[...] = jnp.linspace(-0.2, 0.2, norm.bias.size)
-    return model
 
 
-def twin(model, shape, images):
-    """The logits of each head by torch's functions, in training."""
+def to_torch(array):
+    return torch.from_numpy(np.array(array))
 
-    def normed(layer, x, stride):
-        kernel = torch.from_numpy(np.array(layer.convolution.kernel)).permute(3, 2, 0, 1)
+
+def torch_logits(model, config, images):
+    """Compute the logits of each head in training mode with PyTorch."""
+
+    def conv_norm(layer, x, stride):
+        kernel = to_torch(layer.convolution.kernel).permute(3, 2, 0, 1)
         x = functional.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
-        scale, bias = (torch.from_numpy(np.array(one)) for one in (layer.norm.scale, layer.norm.bias))
+        scale, bias = to_torch(layer.norm.scale), to_torch(layer.norm.bias)
         return functional.batch_norm(x, None, None, scale, bias, training=True, eps=1e-5)
 
-    x = torch.from_numpy(np.array(images)).permute(0, 3, 1, 2)
-    x = functional.relu(normed(model.stem, x, 1 if shape.small_images else 2))
-    if not shape.small_images:
+    x = to_torch(images).permute(0, 3, 1, 2)
+    x = functional.relu(conv_norm(model.stem, x, 1 if config.small_images else 2))
+    if not config.small_images:
         x = functional.max_pool2d(x, 3, stride=2, padding=1)
-    firsts = {sum(shape.blocks[:stage]) for stage in range(1, len(shape.blocks))}
+    first_blocks = {sum(config.blocks[:stage]) for stage in range(1, len(config.blocks))}
     for number, block in enumerate(model.blocks):
-        stride = 2 if number in firsts else 1
-        strides = [1, stride, 1] if shape.bottleneck else [stride, 1]  # of v1.5: the 3 x 3 one strides
-        found = x
-        for place, (layer, one) in enumerate(zip(block.path, strides, strict=True)):
-            found = normed(layer, functional.relu(found) if place else found, one)
-        x = functional.relu(found + (x if block.shortcut is None else normed(block.shortcut, x, stride)))
+        block_stride = 2 if number in first_blocks else 1
+        strides = [1, block_stride, 1] if config.bottleneck else [block_stride, 1]  # v1.5: the 3 x 3 one strides
+        y = x
+        for position, (layer, stride) in enumerate(zip(block.path, strides, strict=True)):
+            y = conv_norm(layer, functional.relu(y) if position else y, stride)
+        x = functional.relu(y + (x if block.shortcut is None else conv_norm(block.shortcut, x, block_stride)))
     x = x.mean((2, 3))
-    return {
-        name: x @ torch.from_numpy(np.array(head.kernel)) + torch.from_numpy(np.array(head.bias))
-        for name, head in model.heads.items()
-    }
+    return {name: x @ to_torch(head.kernel) + to_torch(head.bias) for name, head in model.heads.items()}
 
 
-@pytest.mark.parametrize("shape", [ResNetConfig((1, 2), False, 8, True), ResNetConfig((2, 1), True, 8, False)])
-def test_a_twin_in_plain_torch_says_the_same(shape):
-    model = awake(ResNet(shape, {"main": 3, "aux": 5}, rngs=nnx.Rngs(0)))
+@pytest.mark.parametrize("config", [ResNetConfig((1, 2), False, 8, True), ResNetConfig((2, 1), True, 8, False)])
+def test_logits_equal_those_of_pytorch(config):
+    network = Functional(lambda rngs: ResNet(config, {"main": 3, "aux": 5}, rngs=rngs))
+    model = network(*jit(network.init)(jax.random.key(0)))
+    set_last_norms(model)
+    graph, state = nnx.split(model)
     images = jax.random.normal(jax.random.key(1), (4, 32, 32, 3))
-    found, expected = model(images, training=True), twin(model, shape, images)
-    assert found["main"].shape == (4, 3)
-    for name, logits in found.items():
-        np.testing.assert_allclose(logits, expected[name], rtol=1e-3, atol=1e-4)
+    logits = jit(lambda state, images: nnx.merge(graph, state)(images, training=True))(state, images)
+    expected = torch_logits(model, config, images)
+    assert logits["main"].shape == (4, 3)
+    for name in expected:
+        np.testing.assert_allclose(logits[name], expected[name], rtol=1e-3, atol=1e-4)
 
 
-def test_a_batch_moves_the_statistics_by_a_tenth_of_the_way_to_its_own():
+def test_running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch():
     network = Functional(lambda rngs: ResNet(ResNetConfig((1,), False, 4, True), {"main": 3}, rngs=rngs))
-    params, statistics = network.init(jax.random.key(0))
+    params, statistics = jit(network.init)(jax.random.key(0))
     images = jax.random.uniform(jax.random.key(1), (6, 8, 8, 3))
-    _, once = trained_on(network, params, statistics, images)
-    _, twice = trained_on(network, params, once, images)
+    step = jit(lambda statistics: trained_on(network, params, statistics, images)[1])
+    once = step(statistics)
+    twice = step(once)
 
     kernel = np.asarray(network(params, statistics).stem.convolution.kernel, np.float64)
     padded = np.pad((np.asarray(images, np.float64) - 0.45) / 0.25, ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))  # (6, 8, 8, 3, 3, 3)
     outputs = np.einsum("nhwcij,ijco->nhwo", windows, kernel)
     mean, variance = outputs.mean((0, 1, 2)), outputs.var((0, 1, 2))
-    for found, share in ((once, 0.1), (twice, 0.19)):
-        stem = network(params, found).stem.norm
-        np.testing.assert_allclose(stem.mean, share * mean, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(stem.var, (1 - share) + share * variance, rtol=1e-4)
+    for moved, fraction in ((once, 0.1), (twice, 0.19)):
+        stem = network(params, moved).stem.norm
+        np.testing.assert_allclose(stem.mean, fraction * mean, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(stem.var, (1 - fraction) + fraction * variance, rtol=1e-4)
