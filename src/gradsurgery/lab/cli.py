@@ -256,6 +256,7 @@ def _write_report(
         f"{options.problem}, {options.scale}",
         draw=reported.draw,
         about={"Main": reported.main, "Aux": reported.aux},
+        missing=missing,
     )
     console.print(f"report: {page}", soft_wrap=True)
 
