@@ -29,7 +29,8 @@ def orthogonal(vectors: Iterable[Vector]) -> list[Axis]:
     for vector in vectors:
         rest = remove(vector, axes)
         squared = vector @ rest  # = rest @ rest, with fewer terms to round
-        axes.append((rest, (squared > tolerance(squared) * (vector @ vector)) * squared))
+        whole = vector @ vector
+        axes.append((rest, (whole > 0) * (squared > tolerance(squared) * whole) * squared))
     return axes
 
 

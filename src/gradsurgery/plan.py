@@ -77,7 +77,7 @@ def plan(
     Example:
         >>> from gradsurgery import mixed
         >>> plan(mixed(lam=0.1), 1, dot=lambda a, b: 1.0).weights
-        {'main': 1, 'aux': 0.1}
+        {'main': 1.0, 'aux': 0.1}
     """
     method.check_aux_count(aux_count)
     now = method.resolve(steps)

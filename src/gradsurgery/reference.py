@@ -1,7 +1,7 @@
 """The slow twin: any method, step by step, on plain numpy arrays in float64.
 
-It runs a method's formula on the arrays themselves, with none of the symbols of ``gradsurgery.plan``, so that the front
-ends can be tested against it. Also the quickest way to see what a method does.
+It runs a method's formula on the arrays themselves, without the symbols of ``gradsurgery.plan``, so that the front ends
+can be tested against it. It is also the quickest way to see what a method does.
 """
 
 from dataclasses import dataclass, replace
@@ -12,18 +12,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradsurgery.method import Method, Step
 from gradsurgery.plan import basis, required_products
+from gradsurgery.scalar import Scalar, smallest_square
 
 Array = NDArray[np.float64]
 
 
+class _Array(np.ndarray[Any, Any]):
+    """A 1-d array. Its squared length is 0 if it underflows, as in ``gradsurgery.plan``."""
+
+    def __matmul__(self, other: Any) -> Scalar:
+        product = np.dot(self, other)
+        return product * (product >= smallest_square(product)) if other is self else product
+
+
 @dataclass(frozen=True)
 class ReferenceState:
-    """What a method carries from step to step."""
+    """The state of a ``Reference``."""
 
     steps: int
-    """Steps so far, unsound ones too."""
+    """The number of steps so far, including unsound ones."""
     averages: tuple[Array, ...]
-    """Moving averages, started at zero, of main and of each level above the last; none without rho."""
+    """Moving averages, started at zero, of main and of every auxiliary level but the last; empty without rho."""
     mass: float
     """The moving average of the number 1."""
     memory: tuple[float, ...]
@@ -31,12 +40,12 @@ class ReferenceState:
 
     @property
     def corrected(self) -> tuple[Array, ...]:
-        """The averages over their mass, free of the bias of their start; front ends keep these."""
+        """The averages divided by their mass, which corrects them for their start at zero. Front ends keep these."""
         return tuple(average / (self.mass or 1.0) for average in self.averages)
 
 
 class Reference:
-    """A method at work on numpy arrays.
+    """Runs a method on numpy arrays.
 
     Args:
         method: for example ``gradsurgery.bloop(lam=0.1)``.
@@ -53,27 +62,32 @@ class Reference:
         self.state = ReferenceState(steps=0, averages=(), mass=0.0, memory=(0.0,) * len(method.memory))
 
     def __call__(self, main: ArrayLike, *aux: ArrayLike) -> Array:
-        """The direction for these gradients, 1-d and of one length; then averages and memory move."""
+        """Return the direction for these gradients, 1-d arrays of the same length, then update averages and memory."""
         self.method.check_aux_count(len(aux))
         gradients = [np.asarray(gradient, dtype=np.float64) for gradient in (main, *aux)]
         shapes = [gradient.shape for gradient in gradients]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
-            raise ValueError(f"gradients are 1-d arrays of one length, but got shapes {', '.join(map(str, shapes))}")
+            raise ValueError(
+                f"gradients are 1-d arrays of the same length, but got shapes {', '.join(map(str, shapes))}"
+            )
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
             return self._step(gradients)
 
     def _step(self, gradients: list[Array]) -> Array:
-        now, state = self.method.resolve(self.state.steps), self.state
-        averages = state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
-        corrected: tuple[Any, ...] = replace(state, averages=averages).corrected
-        main, *aux = cast(list[Any], gradients)  # arrays have the operators of a Vector
-        step = Step(main, tuple(aux), corrected or (main, *aux)[: now.averaged], state.memory)
-        direction = cast(Array, now.direction(step))
+        now, aux_count = self.method.resolve(self.state.steps), len(gradients) - 1
+        averages = self.state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
+        state = replace(self.state, steps=self.state.steps + 1, averages=averages)
+        vectors: list[Any] = [
+            vector.view(_Array) for vector in (*gradients, *state.corrected)
+        ]  # have Vector's operators
+        main, *others = vectors
+        aux, corrected = others[:aux_count], others[aux_count:]
+        step = Step(main, tuple(aux), tuple(corrected or vectors[: now.averaged]), state.memory)
+        direction = cast(Array, np.asarray(now.direction(step)))
 
-        vectors = dict(zip(basis(now, len(gradients) - 1), [*gradients, *averages], strict=True))
-        products = [vectors[a] @ vectors[b] for a, b in required_products(now, len(gradients) - 1)]
+        named = dict(zip(basis(now, aux_count), vectors, strict=True))
+        products = [np.dot(named[a], named[b]) for a, b in required_products(now, aux_count)]
         sound = bool(np.isfinite(products).all() and np.isfinite(direction).all())
-        state = replace(state, steps=state.steps + 1, averages=averages)
         if sound:
             rho = getattr(now, "rho", None) or 0.0
             state = replace(

@@ -91,7 +91,7 @@ def test_no_auxiliary_gradient_is_refused(method, aux_count):
 
 
 def test_gradients_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"1-d arrays of one length, but got shapes \(2,\), \(3,\)"):
+    with pytest.raises(ValueError, match=r"1-d arrays of the same length, but got shapes \(2,\), \(3,\)"):
         gs.Reference(gs.mixed(lam=1.0))([1.0, 2.0], [1.0, 2.0, 3.0])
 
 
