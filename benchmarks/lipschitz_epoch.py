@@ -1,8 +1,8 @@
-"""An epoch of ``lipschitz`` at the scale ``laptop`` against the plain way to write it.
+"""An epoch of ``lipschitz`` at the scale ``laptop`` against a plain training script.
 
-Plain: norms by SVD, one dispatch a step, compiled anew in every epoch, as where lam is a constant of the program, and
-linear algebra on all cores, as a script has it that does not know better; the lab gives it one thread. The images are
-noise: what they show does not change the time.
+The plain script computes norms by SVD, dispatches each step from Python, compiles anew in every epoch (as a sweep does
+that makes lam a constant of the program), and leaves linear algebra on all cores, which is the default; the lab uses
+one thread. The images are noise, which does not change the time.
 """
 
 import os
@@ -20,8 +20,9 @@ import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
 from gradsurgery.lab.data.shuffle import epoch_batches
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problems import lipschitz
-from gradsurgery.lab.train.loops import LoopTraining
+from gradsurgery.lab.problems import problem
+from gradsurgery.lab.tasks import lipschitz
+from gradsurgery.lab.train.training import Training
 
 
 def measure(plan: Plan) -> list[Measure]:
@@ -31,17 +32,18 @@ def measure(plan: Plan) -> list[Measure]:
     images, labels = jax.random.normal(key, (examples, 784)), jax.random.randint(key, (examples,), 0, 10)
     data = {"train_images": images, "train_labels": labels, "test_images": images[:100], "test_labels": labels[:100]}
     steps = examples // batch
-    task = LoopTraining(
+    task = Training(
         init=lambda key: lipschitz.init(key, 784),
         losses=(lipschitz.main, lipschitz.aux),
         data=data,
-        batches=lambda seed, epoch: epoch_batches(examples, batch, seed, epoch),
+        batches=lambda seed, start: lipschitz.shuffled_epochs(examples, batch, steps, seed, start),
         optimiser=lambda lam: optax.adam(3e-4),
         evaluate=lambda params, extra, data: {"weights": sum(jnp.sum(leaf) for leaf in jax.tree.leaves(params))},
         chunks=10,
         steps=steps,
+        scan=True,
     )
-    run = specs(lipschitz.problem, "laptop", methods=["bloop"], lams=[0.1], seeds=[0])[0]
+    run = specs(problem("lipschitz"), "laptop", methods=["bloop"], lams=[0.1], seeds=[0])[0]
     state, _ = task.start(run)
     anew, compiled, alone = [], [], []
     for epoch in range(2 if plan.quick else 4):

@@ -163,7 +163,7 @@ def jax_transformer(plan: Plan) -> tuple[Any, Callable[[Any], jax.Array], Callab
 
 def jax_mlp() -> tuple[Any, Callable[[Any], jax.Array], Callable[[Any], jax.Array]]:
     """As in PyTorch."""
-    from gradsurgery.lab.problems.lipschitz import cross_entropy, init
+    from gradsurgery.lab.tasks.lipschitz import cross_entropy, init
 
     params, _ = init(jax.random.key(0), 784)
     images = jax.random.normal(jax.random.key(1), (2, 256, 784))

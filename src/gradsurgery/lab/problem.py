@@ -1,17 +1,24 @@
-"""What a problem is: something to train on at several scales, and how far it has come."""
+"""A problem declares what can be trained; a task, built from it, trains.
+
+Declarations are light: ``gradsurgery list`` and errors in the arguments import no jax. A problem names the module that
+has its losses, model and data, which is imported when a run is built or drawn.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradsurgery import METHODS
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Sample, Setting
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from matplotlib.figure import Figure
 
 COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
@@ -20,66 +27,85 @@ COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run ends with, besides its last row."""
+    """Results of a finished run beyond its last row."""
 
     metrics: Metrics = field(default_factory=dict)
-    """Joins the last row."""
+    """Added to the last row."""
     samples: tuple[Sample, ...] = ()
-    """For people to read."""
 
 
 class Task(ABC):
-    """A problem made ready for its runs: data loaded, functions compiled once for all weights and seeds.
+    """A problem with its data loaded and its functions compiled, once for all weights and seeds.
 
-    A run is a state that advances by chunks, of many steps each; between chunks it can be saved and taken up again.
+    A run is a state that advances chunk by chunk, of many steps each. Between chunks it can be saved and resumed.
     """
 
     chunks: int
-    """How many chunks make a run."""
+    """Chunks in a run."""
 
     @abstractmethod
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
-        """The state before the first chunk, a pytree of arrays, and what to record of it."""
+        """Return the state before the first chunk, a pytree of arrays, and the rows to record for it."""
 
     @abstractmethod
     def advance(self, run: RunSpec, state: Any, chunk: int) -> tuple[Any, list[Metrics]]:
-        """The state after this chunk, and the rows recorded along its way."""
+        """Train one chunk. Returns the new state and the rows to record."""
 
     def final_metrics(self, state: Any) -> Outcome:
-        """What is only worth its time at the end of a run."""
+        """Compute what is too expensive to compute before the end of the run."""
         return Outcome()
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A size to run a problem at: its settings, and the grid that a sweep takes if nothing else is asked for."""
+    """A size of a problem: its settings, and the grid that a sweep covers by default."""
 
-    settings: Mapping[str, Setting]
+    settings: DataclassInstance
     methods: tuple[str, ...]
     lams: tuple[float, ...]
     rhos: tuple[float, ...] = (0.01,)
+    """For bloop alone; empty to project on the current gradient."""
     seeds: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A main loss, auxiliary losses, data, and how to evaluate."""
+    """A main loss, auxiliary losses, data and their evaluation."""
 
     name: str
     title: str
-    """What it is about, in a line."""
+    """One line for ``gradsurgery list``."""
     main: str
     aux: str
     scales: Mapping[str, Scale]
-    build: Callable[[Mapping[str, Setting], Path | None], Task]
-    """Makes the task from settings and the folder that stands in for the hub."""
-    draw: Callable[[Sequence[RunRecord]], dict[str, Figure]] | None = None
-    """Figures of its own, by file name; None for the fronts alone."""
-    may_be_zero: frozenset[str] = frozenset()
-    """Those of its settings for which 0 has a meaning; all other numbers are above it."""
+    """Name -> scale. The settings of all scales have the same type."""
+    task: str
+    """The module with ``build(settings, data_dir) -> Task`` and, if ``draws``, ``draw(records) -> figures``."""
+    draws: bool = False
+    """True if the report has figures of this problem's own besides the Pareto fronts."""
+    methods: tuple[str, ...] = tuple(METHODS)
+    """The methods that make sense for it."""
+    uses_rho: bool = True
+    """False if no moving average is involved."""
 
     def scale(self, name: str) -> Scale:
-        """The scale of this name."""
+        """Return the scale of this name."""
         if name not in self.scales:
             raise unknown(f"scale of {self.name}", name, self.scales)
         return self.scales[name]
+
+    def build(self, settings: Mapping[str, Setting], data_dir: Path | None) -> Task:
+        """Load the data and prepare training.
+
+        Args:
+            settings: all settings, as a run has them.
+            data_dir: a folder whose subfolders stand in for hub ids.
+        """
+        typed: Any = type(next(iter(self.scales.values())).settings)
+        task: Task = import_module(self.task).build(typed(**settings), data_dir)
+        return task
+
+    @property
+    def draw(self) -> Callable[[Sequence[RunRecord]], dict[str, Figure]] | None:
+        """Draws figures of this problem's own, by file name; None if it has none."""
+        return import_module(self.task).draw if self.draws else None

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from gradsurgery.lab.models.functional import Functional
 from gradsurgery.lab.models.resnet import ResNet, ResNetConfig
-from gradsurgery.lab.problems.classification import trained_on
+from gradsurgery.lab.tasks.classification import training_logits
 
 
 def jit(function):
@@ -86,7 +86,7 @@ def test_running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch():
     network = Functional(lambda rngs: ResNet(ResNetConfig((1,), False, 4, True), {"main": 3}, rngs=rngs))
     params, statistics = jit(network.init)(jax.random.key(0))
     images = jax.random.uniform(jax.random.key(1), (6, 8, 8, 3))
-    step = jit(lambda statistics: trained_on(network, params, statistics, images)[1])
+    step = jit(lambda statistics: training_logits(network, params, statistics, images)[1])
     once = step(statistics)
     twice = step(once)
 

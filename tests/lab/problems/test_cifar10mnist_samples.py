@@ -2,7 +2,7 @@ import pytest
 
 from gradsurgery.lab.data.images.builtin import digits, photographs
 from gradsurgery.lab.data.images.overlay import place_digits
-from gradsurgery.lab.problems.cifar10mnist_samples import draw_samples, main
+from gradsurgery.lab.tasks.cifar10mnist_samples import draw_samples, main
 
 
 def test_figure_shows_the_first_images_with_both_labels(tmp_path, monkeypatch):

@@ -1,11 +1,11 @@
-"""weights, cifar10mnist and imagenet-cifar10: what they record, that they learn, and that a run broken off goes on."""
+"""weights, cifar10mnist and imagenet-cifar10: what they record, that they learn, and that runs resume."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -13,43 +13,30 @@ import numpy as np
 import pytest
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import problem
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import sweep
-from tests.lab.problems.test_text_problems import Breaker
+from tests.lab.problems.runs import Interrupter, make_run, train
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 NAMES = ("weights", "cifar10mnist", "imagenet-cifar10")
 SMALL = {"train_images": "256", "epochs": "4", "rows_per_epoch": "1", "evaluated": "64", "blocks": "1", "width": "4"}
 
 
-def one_run(name, scale="demo", lam=0.3, **settings):
-    (run,) = specs(problem(name), scale, methods=["bloop"], lams=[lam], rhos=[0.1], settings=settings)
-    return run
-
-
-def rows_of(task, run, chunks):
-    state, rows = task.start(run)
-    for chunk in range(chunks):
-        state, more = task.advance(run, state, chunk)
-        rows += more
-    return state, rows
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_end(name, tmp_path, monkeypatch):
+def test_a_run_records_losses_and_accuracies_and_resumes_to_the_same_end(name, tmp_path, monkeypatch):
     first = jax.devices()[:1]
     monkeypatch.setattr(jax, "devices", lambda: first)
-    run = one_run(name, **SMALL)
+    run = make_run(name, **SMALL)
     task = problem(name).build(run.settings, None)
-    built = replace(problem(name), build=lambda *_: task)  # compiled once
+    monkeypatch.setattr(import_module(problem(name).task), "build", lambda *_: task)  # compiled once
 
     def trained(folder, listener):
         with Store(folder / "store.sqlite") as store:
-            return sweep(built, [run], store, folder=folder, listener=listener, workers=0, checkpoint_every=0.0)[0]
+            options = {"listener": listener, "workers": 0, "checkpoint_every": 0.0}
+            return sweep(problem(name), [run], store, folder=folder, **options)[0]
 
-    straight = trained(tmp_path / "straight", Breaker())
+    straight = trained(tmp_path / "straight", Interrupter())
     assert [row["step"] for row in straight.metrics] == [0, 4, 8, 12, 16]
     measured = {"main", "aux", "accuracy_main"} | (set() if name == "weights" else {"accuracy_aux"})
     for row in straight.metrics:
@@ -57,32 +44,32 @@ def test_a_run_records_losses_and_accuracies_and_broken_off_goes_on_to_the_same_
             assert all(np.isfinite(row[f"{one}_{split}"]) for one in measured)
             assert 0 <= row[f"accuracy_main_{split}"] <= 1
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", Breaker(at=0.5))
-    assert trained(tmp_path / "broken", Breaker()).metrics == straight.metrics
+        trained(tmp_path / "interrupted", Interrupter(at=0.5))
+    assert trained(tmp_path / "interrupted", Interrupter()).metrics == straight.metrics
 
 
 def test_the_demo_of_cifar10mnist_learns_both_labels():
-    run = one_run("cifar10mnist", lam=10.0, rows_per_epoch="1")
+    run = make_run("cifar10mnist", lam=10.0, rows_per_epoch="1")
     task = problem("cifar10mnist").build(run.settings, None)
-    _, rows = rows_of(task, run, task.chunks)
+    _, rows = train(task, run)
     assert rows[-1]["main_train"] < 0.8 * rows[0]["main_train"]
     assert rows[-1]["accuracy_aux_train"] > 0.8
 
 
 def test_the_aux_of_weights_is_half_the_square_of_all_that_is_trained():
-    run = one_run("weights", **SMALL)
-    state, (row,) = rows_of(problem("weights").build(run.settings, None), run, 0)
+    run = make_run("weights", **SMALL)
+    state, (row,) = train(problem("weights").build(run.settings, None), run, 0)
     expected = sum(float(np.sum(np.square(leaf, dtype=np.float64))) for leaf in jax.tree.leaves(state.params)) / 2
     assert row["aux_train"] == row["aux_test"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_each_dataset_moves_statistics_of_its_own():
     """Two batches in another order of their own: what aux sees changes nothing about main's statistics."""
-    run = one_run("imagenet-cifar10", lam=0.0, **SMALL)
+    run = make_run("imagenet-cifar10", lam=0.0, **SMALL)
     task = problem("imagenet-cifar10").build(run.settings, None)
-    state, _ = rows_of(task, run, 1)
-    again = one_run("imagenet-cifar10", lam=0.0, **(SMALL | {"aux_classes": "5-9"}))
-    other, _ = rows_of(problem("imagenet-cifar10").build(again.settings, None), again, 1)
+    state, _ = train(task, run, 1)
+    again = make_run("imagenet-cifar10", lam=0.0, **(SMALL | {"aux_classes": "5-9"}))
+    other, _ = train(problem("imagenet-cifar10").build(again.settings, None), again, 1)
     means = [jax.tree.leaves(one.extra[role]) for one in (state, other) for role in ("main", "aux")]
     assert all(np.array_equal(a, b) for a, b in zip(means[0], means[2], strict=True))
     assert not any(np.array_equal(a, b) for a, b in zip(means[1], means[3], strict=True))
@@ -90,50 +77,44 @@ def test_each_dataset_moves_statistics_of_its_own():
 
 def test_both_losses_of_cifar10mnist_move_its_statistics_once():
     """As main alone does, which at lam = 0 trains the same network."""
-    run = one_run("cifar10mnist", lam=0.0, **SMALL)
+    run = make_run("cifar10mnist", lam=0.0, **SMALL)
     task = problem("cifar10mnist").build(run.settings, None)
-    state, _ = rows_of(task, run, 1)
+    state, _ = train(task, run, 1)
     task._losses = (task._losses[0], lambda params, extra, data, batch: (0 * jax.tree.leaves(params)[0].sum(), extra))
     task._step.clear_cache()
-    alone, _ = rows_of(task, run, 1)
+    alone, _ = train(task, run, 1)
     for found, expected in zip(jax.tree.leaves(state.extra), jax.tree.leaves(alone.extra), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"blocks": "1,x"}, "blocks are their numbers in each stage, as 3,4,6,3, but got '1,x'"),
-        ({"batch": "2000"}, "an epoch has 1 rows of at least one batch of 2000, but there are 256 images"),
-    ],
-)
-def test_settings_that_make_no_sense_get_one_sentence(changed, sentence):
-    run = one_run("weights", **(SMALL | changed))
-    with pytest.raises(UserError, match=sentence):
+def test_a_dataset_with_fewer_images_than_asked_for_needs_a_batch():
+    run = make_run("weights", train_images="100000", batch="2000", evaluated="64")
+    with pytest.raises(UserError, match="takes at least one batch of 2000, but an epoch has only 1600 examples"):
         problem("weights").build(run.settings, None)
 
 
-def test_the_paper_is_taken_at_its_word():
+def test_paper_scales_have_the_sizes_of_the_paper():
     for name, batch, rate, count, ends in (
         ("weights", 2048, 0.8, 15, (0.0, 1e-2)),
         ("cifar10mnist", 256, 0.1, 13, (1e-3, 1e3)),
         ("imagenet-cifar10", 2048, 0.8, 9, (1e-3, 10)),
     ):
         scale = problem(name).scale("paper")
-        wanted = {"batch": batch, "learning_rate": rate, "epochs": 100, "warmup_epochs": 5, "width": 64}
-        assert {key: scale.settings[key] for key in wanted} == wanted
+        settings = scale.settings
+        assert (settings.batch, settings.learning_rate, settings.width) == (batch, rate, 64)
+        assert (settings.epochs, settings.warmup_epochs) == (100, 5)
         assert (len(scale.lams), scale.lams[0], scale.lams[-1]) == (count, *map(pytest.approx, ends))
     assert problem("weights").scale("paper").lams[1] == pytest.approx(1e-6)
     assert problem("cifar10mnist").scale("paper").rhos == (0.001,)
-    assert problem("cifar10mnist").scale("paper").settings["blocks"] == "2,2,2,2"
-    assert problem("weights").scale("paper").settings["blocks"] == "3,4,6,3"
+    assert problem("cifar10mnist").scale("paper").settings.blocks == "2,2,2,2"
+    assert problem("weights").scale("paper").settings.blocks == "3,4,6,3"
 
 
 @pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="no data folder")
 @pytest.mark.parametrize("name", NAMES)
-def test_real_data_at_the_scale_of_a_laptop(name):
-    run = one_run(name, "laptop", train_images="200", test_images="100", rows_per_epoch="1", evaluated="20")
-    _, (row,) = rows_of(problem(name).build(run.settings, DATA), run, 0)
+def test_laptop_scale_starts_on_real_data(name):
+    run = make_run(name, "laptop", train_images="200", test_images="100", rows_per_epoch="1", evaluated="20")
+    _, (row,) = train(problem(name).build(run.settings, DATA), run, 0)
     assert 1 < row["main_train"] < 4
     assert 1 < row["main_test"] < 4
 
@@ -151,11 +132,11 @@ def test_the_configuration_of_the_paper_takes_steps_on_a_folder_like_imagenet(
     """
     first = jax.devices()[:1]
     monkeypatch.setattr(jax, "devices", lambda: first)
-    run = one_run(name, "paper", lam=1e-4, batch="4", evaluated="4", **changed)
+    run = make_run(name, "paper", lam=1e-4, batch="4", evaluated="4", **changed)
     task = problem(name).build(run.settings, imagenet)
     assert (task.chunks, task.steps) == (100, 3)
     task.steps = 2
-    state, rows = rows_of(task, run, 1)
+    state, rows = train(task, run, 1)
     assert count in (None, sum(leaf.size for leaf in jax.tree.leaves(state.params)))
     assert rows[1]["main_train"] != rows[0]["main_train"]
     assert all(np.isfinite(value) for row in rows for value in row.values())

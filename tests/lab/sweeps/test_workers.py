@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import sweep
 from gradsurgery.lab.sweeps.child_process import train_in_child
@@ -114,11 +115,14 @@ def test_a_worker_whose_parent_does_not_listen_exits_silently_and_fails_no_run(t
 
 
 def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
-    problem = replace(TOY, build=lambda settings, data_dir: None)
+    class Local(Problem):
+        """Only a class at the top level of a module can be pickled."""
+
+    problem = Local(**{field.name: getattr(TOY, field.name) for field in fields(TOY)})
     with (
         Store(tmp_path / "runs" / "store.sqlite") as store,
         pytest.raises(
-            UserError, match=r"functions of a problem, so they have to be at the top level of a module \(.*lambda"
+            UserError, match=r"functions of a problem, so they have to be at the top level of a module \(.*Local"
         ),
     ):
         sweep(problem, toy_runs(), store, folder=tmp_path, listener=Recorder(), workers=2)

@@ -2,22 +2,37 @@
 
 import sys
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 import jax.numpy as jnp
 
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problem import Problem, Scale, Task
+from gradsurgery.lab.settings import Count
 
-SETTINGS = {"chunks": 4, "sleep": 0.0, "elements": 1}
+
+class Seconds:
+    """Floats, zero included."""
+
+    expected = "a number"
+    parse = float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    chunks: Count = 4
+    sleep: Annotated[float, Seconds()] = 0.0
+    elements: Count = 1
 
 
 class ToyTask(Task):
     """Adds up numbers. With four million elements the result depends on the number of cores."""
 
     def __init__(self, settings, data_dir):
-        self.chunks = settings["chunks"]
-        self._sleep, self._data_dir = settings["sleep"], data_dir
-        self._values = jnp.sin(jnp.arange(float(settings["elements"])))
+        self.chunks = settings.chunks
+        self._sleep, self._data_dir = settings.sleep, data_dir
+        self._values = jnp.sin(jnp.arange(float(settings.elements)))
 
     def start(self, run):
         return {"sum": jnp.zeros(())}, [self._row(0, jnp.zeros(()))]
@@ -42,9 +57,8 @@ TOY = Problem(
     title="a toy",
     main="a sum",
     aux="the same sum",
-    scales={"demo": Scale(settings=SETTINGS, methods=("mixed", "pcgrad"), lams=(0.5, 1.0))},
-    build=build,
-    may_be_zero=frozenset({"sleep"}),
+    scales={"demo": Scale(Settings(), methods=("mixed", "pcgrad"), lams=(0.5, 1.0))},
+    task="tests.lab.sweeps.toy",
 )
 
 

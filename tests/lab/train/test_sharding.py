@@ -8,7 +8,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import problem
 from gradsurgery.lab.train.checkpoint import Checkpoint
-from gradsurgery.lab.train.chunking import Parts
+from gradsurgery.lab.train.multihost import BatchSlices
 from gradsurgery.lab.train.sharding import Placement
 
 DEVICES = jax.devices()
@@ -29,7 +29,7 @@ def trained(monkeypatch, name, method, devices, settings):
 @pytest.fixture
 def parts(monkeypatch):
     """What share of each array of batches a device gets, as training asks for it."""
-    found, place = [], Placement.batches
+    found, place = [], Placement.place_batches
 
     def recorded(self, tree, axis):
         placed = place(self, tree, axis)
@@ -37,7 +37,7 @@ def parts(monkeypatch):
             found.extend(leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(placed))
         return placed
 
-    monkeypatch.setattr(Placement, "batches", recorded)
+    monkeypatch.setattr(Placement, "place_batches", recorded)
     return found
 
 
@@ -86,14 +86,14 @@ def test_arrays_are_split_along_the_longest_axis_that_fits():
     place = Placement(DEVICES, sharded=True)
     shapes = {(16, 64): (16, 8), (64, 16): (8, 16), (24, 7): (3, 7), (7, 9): (7, 9), (): ()}
     for shape, part in shapes.items():
-        assert place.state(np.zeros(shape)).addressable_shards[0].data.shape == part
+        assert place.place_state(np.zeros(shape)).addressable_shards[0].data.shape == part
 
 
 def test_batches_are_split_where_the_devices_divide_them():
     place = Placement(DEVICES)
     for shape, part in {(3, 16, 5): (3, 2, 5), (3, 12, 5): (3, 12, 5), (3,): (3,)}.items():
-        assert place.batches(np.zeros(shape), axis=1).addressable_shards[0].data.shape == part
-    assert place.batches(np.zeros((8, 8)), axis=None).addressable_shards[0].data.shape == (8, 8)
+        assert place.place_batches(np.zeros(shape), axis=1).addressable_shards[0].data.shape == part
+    assert place.place_batches(np.zeros((8, 8)), axis=None).addressable_shards[0].data.shape == (8, 8)
 
 
 @pytest.mark.parametrize(
@@ -109,30 +109,30 @@ def test_batches_are_split_where_the_devices_divide_them():
 )
 def test_devices_share_what_is_evaluated_equally(monkeypatch, devices, batch, evaluated, expected):
     monkeypatch.setattr(jax, "devices", lambda: [None] * devices)
-    parts = Parts({"batch": batch, "evaluated": evaluated})
-    assert parts.evaluated == (*expected, slice(0, expected[1]))
+    parts = BatchSlices(batch, evaluated)
+    assert parts.evaluation == (*expected, slice(0, expected[1]))
 
 
 def test_each_process_makes_its_own_part(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 4)
     monkeypatch.setattr(jax, "process_index", lambda: 2)
-    parts = Parts({"batch": 64, "evaluated": 100})
-    assert parts.trained == slice(32, 48)
-    assert parts.evaluated == (96, 48, slice(24, 36))
+    parts = BatchSlices(64, 100)
+    assert parts.training == slice(32, 48)
+    assert parts.evaluation == (96, 48, slice(24, 36))
 
 
 @pytest.mark.parametrize(("batch", "evaluated"), [(60, 100), (64, 7)])
 def test_what_devices_cannot_share_gets_one_sentence(batch, evaluated):
     with pytest.raises(UserError, match=f"8 devices share each batch.* but got a batch of {batch} and {evaluated}"):
-        Parts({"batch": batch, "evaluated": evaluated})
+        BatchSlices(batch, evaluated)
 
 
 def test_a_checkpoint_comes_back_in_parts(tmp_path):
-    state = Placement(DEVICES, sharded=True).state({"w": np.arange(64.0).reshape(8, 8), "n": np.zeros((), int)})
+    state = Placement(DEVICES, sharded=True).place_state({"w": np.arange(64.0).reshape(8, 8), "n": np.zeros((), int)})
     checkpoint = Checkpoint(tmp_path)
     checkpoint.save(2, state)
-    calls, restored = checkpoint.restore(state)
-    assert calls == 2
+    chunks, restored = checkpoint.restore(state)
+    assert chunks == 2
     for leaf, other in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True):
         assert leaf.sharding == other.sharding
         np.testing.assert_array_equal(leaf, other)

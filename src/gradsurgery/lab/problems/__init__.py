@@ -1,4 +1,4 @@
-"""The problems of the paper, one file each; a new one joins by being in ``PROBLEMS``."""
+"""The problems of the paper, one declaration a file. Add a new one to ``PROBLEMS``; light to import (no jax)."""
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.problem import Problem
@@ -13,6 +13,8 @@ from gradsurgery.lab.problems import (
     translation,
     weights,
 )
+
+__all__ = ["PROBLEMS", "problem"]
 
 PROBLEMS: dict[str, Problem] = {
     module.problem.name: module.problem
@@ -32,7 +34,7 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def problem(name: str) -> Problem:
-    """The problem of this name."""
+    """Return the problem of this name."""
     if name not in PROBLEMS:
         raise unknown("problem", name, PROBLEMS)
     return PROBLEMS[name]

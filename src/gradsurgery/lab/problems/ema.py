@@ -1,63 +1,16 @@
-"""The role of the moving average: ``language`` at lam = 0.2, over the speed rho at which Bloop's average moves.
+"""The role of the moving average: ``language`` at lam = 0.2, for several speeds rho of Bloop's average.
 
-With rho too small the average is outdated, and both losses suffer; with rho near 1 it is as noisy as the gradient of a
-batch, and the curves are those of mixed training. The scale ``laptop`` has a size of its own: batches half as large as
-those of ``language``, and more steps.
+With rho too small the average is stale, and both losses suffer. With rho near 1 it is as noisy as the gradient of one
+batch, and training behaves like mixed. The scale ``laptop`` has its own size: half the batch of ``language``, and more
+steps.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import replace
 
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.problems import language
-from gradsurgery.lab.reports.series import Series, group_runs, loss_point
-from gradsurgery.lab.run import RunRecord
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
-    """The paper's figure: both training losses over the steps, a curve for each rho and one for mixed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.75, 2.6), layout="constrained")
-    groups = group_runs(records)
-    curves = {group.look: _curve(group) for group in groups}
-    for place, (panel, name) in enumerate(zip(figure.subplots(1, 2), ("main", "auxiliary"), strict=True)):
-        for look, curve in curves.items():
-            panel.plot(
-                curve[:, 0],
-                curve[:, 1 + place],
-                color=look.colour,
-                marker=look.marker,
-                markerfacecolor="white" if look.hollow else look.colour,
-                markersize=3,
-                markevery=max(len(curve) // 6, 1),
-                linewidth=1.1,
-                label=look.label,
-            )
-        panel.set(xlabel="step", ylabel=f"{name} loss, train", yscale="log")
-        # the first steps, the same for all, would take up most of the panel
-        late = np.concatenate([curve[len(curve) // 6 :, 1 + place] for curve in curves.values()])
-        if np.isfinite(late).all():
-            panel.set_ylim(late.min() / 1.01, late.max() * 1.01)
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.yaxis.set_minor_formatter("{x:g}")
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    return {"curves": figure}
-
-
-def _curve(group: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Step, main and aux of each row: means over the seeds of the longest runs, and of those as long."""
-    rows = [[(row["step"], *loss_point(row, "train")) for row in record.metrics] for record in group.records]
-    longest = [step for step, *_ in max(rows, key=lambda run: run[-1][0])]
-    return np.mean([run for run in rows if [step for step, *_ in run] == longest], axis=0)
-
-
-_LAPTOP = {**language.LAPTOP, "batch": 8, "steps": 1500, "evaluated": 16}
+LAPTOP = replace(language.LAPTOP, batch=8, steps=1500, evaluated=16)
 
 problem = Problem(
     name="ema",
@@ -65,9 +18,9 @@ problem = Problem(
     main=language.problem.main,
     aux=language.problem.aux,
     scales={
-        name: Scale(settings, methods=("mixed", "bloop"), lams=(0.2,), rhos=(0.001, 0.01, 0.1, 0.9))
-        for name, settings in (("demo", language.DEMO), ("laptop", _LAPTOP), ("paper", language.PAPER))
+        name: Scale(settings, ("mixed", "bloop"), lams=(0.2,), rhos=(0.001, 0.01, 0.1, 0.9))
+        for name, settings in (("demo", language.DEMO), ("laptop", LAPTOP), ("paper", language.PAPER))
     },
-    build=language.build,
-    draw=draw,
+    task="gradsurgery.lab.tasks.ema",
+    draws=True,
 )

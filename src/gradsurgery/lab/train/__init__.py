@@ -1,1 +1,1 @@
-"""How a run is trained: steps, batches, devices, checkpoints."""
+"""Training: chunks of steps, batches, devices, several processes, checkpoints."""

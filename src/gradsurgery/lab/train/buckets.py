@@ -1,4 +1,4 @@
-"""Batches of several lengths in one compiled step: each is cut to the limit of its bucket before it is looked at."""
+"""Batches of several lengths in one compiled step: each is cut to the limit of its bucket before the model sees it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,11 +8,11 @@ import jax
 
 Tree = Any
 BatchLoss = Callable[[Tree, Tree, Tree], jax.Array]
-"""(params, extra, batch) -> the loss."""
+"""(params, extra, batch) -> loss."""
 
 
 def bucketed(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence[int]) -> BatchLoss:
-    """The loss of a batch as long as ``limits[batch.bucket]``, whichever that is in this step.
+    """Make a loss that cuts each batch to ``limits[batch.bucket]`` first.
 
     Args:
         loss: of a batch of any length.
@@ -20,21 +20,22 @@ def bucketed(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence
         limits: ascending.
     """
 
-    def within(limit: int, params: Tree, extra: Tree, batch: Tree) -> jax.Array:
+    def cut_loss(limit: int, params: Tree, extra: Tree, batch: Tree) -> jax.Array:
         return loss(params, extra, cut(batch, limit))
 
-    losses = [partial(within, limit) for limit in limits]
+    branches = [partial(cut_loss, limit) for limit in limits]
 
     @jax.custom_vjp
-    def chosen(params: Tree, extra: Tree, batch: Tree) -> jax.Array:
-        return jax.lax.switch(batch.bucket, losses, params, extra, batch)
+    def bucket_loss(params: Tree, extra: Tree, batch: Tree) -> jax.Array:
+        return jax.lax.switch(batch.bucket, branches, params, extra, batch)
 
-    # the gradient is taken within the branch: what a branch keeps for its way back would otherwise be kept by all
+    # take the gradient inside the branch: otherwise every branch would store the activations of all of them
     def forward(params: Tree, extra: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
-        return jax.lax.switch(batch.bucket, [jax.value_and_grad(one) for one in losses], params, extra, batch)
+        gradients = [jax.value_and_grad(branch) for branch in branches]
+        return jax.lax.switch(batch.bucket, gradients, params, extra, batch)
 
     def backward(gradient: Tree, weight: jax.Array) -> tuple[Tree, None, None]:
         return jax.tree.map(lambda leaf: weight * leaf, gradient), None, None
 
-    chosen.defvjp(forward, backward)
-    return chosen
+    bucket_loss.defvjp(forward, backward)
+    return bucket_loss

@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that a long run that is killed goes on where it was."""
+"""The state of a run on disk, so that a long run that is killed resumes where it was."""
 
 import logging
 import shutil
@@ -15,9 +15,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """The last saved state of one run, with the number of chunks that led to it.
+    """The last saved state of one run, and the number of chunks trained so far.
 
-    Orbax writes beside what is there and renames at the end: whenever a process is killed, a whole checkpoint is left.
+    Orbax writes a new checkpoint beside the old one and renames it at the end, so a process that is killed at any
+    moment leaves a complete checkpoint.
 
     Args:
         folder: a folder for this run alone.
@@ -27,8 +28,8 @@ class Checkpoint:
         self._folder = folder.absolute()
 
     def save(self, chunks: int, state: State) -> None:
-        """Write the state after so many chunks, then drop older ones."""
-        import orbax.checkpoint as ocp  # slow to import, and short runs need none
+        """Write the state after ``chunks`` chunks, then remove older ones."""
+        import orbax.checkpoint as ocp  # slow to import, and short runs never save
 
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(self._folder / str(chunks), state, force=True)
@@ -37,33 +38,33 @@ class Checkpoint:
                 shutil.rmtree(self._folder / str(older), ignore_errors=True)
 
     def restore(self, like: State) -> tuple[int, State] | None:
-        """Calls and state of the newest checkpoint that can be read; None if there is none.
+        """Return chunks and state of the newest readable checkpoint; None if there is none.
 
         Args:
-            like: a state of the same structure, on the devices where this one shall be.
+            like: a state of the same structure, on the devices where the restored one belongs.
         """
         while (chunks := broadcast_number(max(self._saved(), default=-1))) >= 0:
             import orbax.checkpoint as ocp
 
             if chunks not in self._saved():
-                raise UserError(f"processes that train together all see --folder, but this one has no {self._folder}")
+                raise UserError(f"all processes must see --folder, but this one cannot see {self._folder}")
             shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
                     return chunks, checkpointer.restore(self._folder / str(chunks), shapes)
-            except Exception as error:  # whatever is wrong with it, the run can be told again from the start
+            except Exception as error:  # whatever is wrong with it, the run can start over
                 if is_leader():
-                    self._put_aside(chunks, error)
+                    self._set_aside(chunks, error)
         return None
 
-    def _put_aside(self, chunks: int, error: Exception) -> None:
+    def _set_aside(self, chunks: int, error: Exception) -> None:
         aside = self._folder / f"{chunks}.unreadable"
         shutil.rmtree(aside, ignore_errors=True)
         (self._folder / str(chunks)).rename(aside)
-        _LOG.warning("a checkpoint could not be read and was put aside as %s: %s", aside, error)
+        _LOG.warning("could not read a checkpoint, renamed it to %s: %s", aside, error)
 
     def clear(self) -> None:
-        """Remove what is saved."""
+        """Remove all checkpoints of this run."""
         if is_leader():
             shutil.rmtree(self._folder, ignore_errors=True)
 

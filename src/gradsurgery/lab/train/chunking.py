@@ -1,40 +1,32 @@
-"""Which part of each batch a process makes, where several train together; one alone makes all of it."""
-
-import math
-from collections.abc import Mapping
-
-import jax
+"""How a run is divided into chunks: one row is recorded after each."""
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.run import Setting
 
 
-class Parts:
-    """The parts of batches that are this process's own.
+def chunk_steps(steps: int, rows: int) -> tuple[int, int]:
+    """Divide steps into one chunk a row, or one a step if there are fewer steps. Returns chunks, steps in each.
 
-    Args:
-        settings: ``batch``, the examples of a step, and ``evaluated``, those of an evaluation of each set, or a few
-            less where no batches of equal size would hold them all.
+    Example:
+        >>> chunk_steps(600, 20)
+        (20, 30)
     """
-
-    def __init__(self, settings: Mapping[str, Setting]) -> None:
-        batch, number = int(settings["batch"]), int(settings["evaluated"])
-        devices = len(jax.devices())
-        if batch % devices or number < devices:
-            raise UserError(
-                f"{devices} devices share each batch, so that it is a multiple of them, and no fewer are evaluated, "
-                f"but got a batch of {batch} and {number} evaluated"
-            )
-        least = math.ceil(number / batch)
-        equal = (count for count in range(least, 2 * least + 1) if number % (count * devices) == 0)
-        batches = next(equal, least)
-        size = number // batches // devices * devices
-        self.trained = _own(batch)
-        """Of a batch to train on."""
-        self.evaluated = batches * size, size, _own(size)
-        """How many examples are evaluated, in batches of which size, and the part of these."""
+    chunks = min(rows, steps)
+    if steps % chunks:
+        raise UserError(f"steps must be a multiple of rows, but got {steps} steps and {rows} rows")
+    return chunks, steps // chunks
 
 
-def _own(batch: int) -> slice:
-    each = batch // jax.process_count()
-    return slice(jax.process_index() * each, (jax.process_index() + 1) * each)
+def chunk_epochs(epochs: int, examples: int, batch: int, rows_per_epoch: int) -> tuple[int, int]:
+    """Divide epochs into chunks, ``rows_per_epoch`` in each. Returns chunks in the run, steps in each.
+
+    Example:
+        >>> chunk_epochs(10, examples=1600, batch=64, rows_per_epoch=2)
+        (20, 12)
+    """
+    steps = examples // batch // rows_per_epoch
+    if steps == 0:
+        raise UserError(
+            f"each of the {rows_per_epoch} rows of an epoch takes at least one batch of {batch}, but an epoch has only "
+            f"{examples} examples"
+        )
+    return epochs * rows_per_epoch, steps

@@ -1,9 +1,10 @@
-"""Several processes that train together, on one machine or many: the same command on each, one batch shared by all.
+"""Several processes that train one run together, on one machine or many: each runs the same command.
 
-The first process leads: it alone has the store, shows how a sweep is coming along and draws the report. The others do
-what it does, at the same time. Checkpoints lie in a folder that all of them see.
+The first process is the leader. It alone has the store, shows progress and writes the report; the others follow its
+decisions. Checkpoints go to a folder that all of them can see.
 """
 
+import math
 import re
 
 import jax
@@ -13,35 +14,65 @@ from jax.experimental import multihost_utils
 from gradsurgery.lab.errors import UserError
 
 
-def join(which: str) -> None:
-    """Meet the other processes.
+def join(process: str) -> None:
+    """Connect to the other processes.
 
     Args:
-        which: this process's number, how many there are, and where the first one listens, as ``1/4@host:1234``; or
-            ``auto`` where the machine knows (Slurm, Open MPI, Kubernetes, TPUs).
+        process: this process's index, their number, and the leader's address, as ``1/4@host:1234``; or ``auto`` where
+            the environment knows (Slurm, Open MPI, Kubernetes, TPUs).
     """
-    given = re.fullmatch(r"(\d+)/(\d+)@(\S+:\d+)", which)
-    if which != "auto" and (given is None or int(given[1]) >= int(given[2])):
-        raise UserError(f"a process is auto, or its number and their count as 0/2@host:1234, but got {which!r}")
+    match = re.fullmatch(r"(\d+)/(\d+)@(\S+:\d+)", process)
+    if process != "auto" and (match is None or int(match[1]) >= int(match[2])):
+        raise UserError(f"a process is auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234, but got {process!r}")
     try:
-        if given is None:
+        if match is None:
             jax.distributed.initialize()
         else:
-            jax.distributed.initialize(given[3], num_processes=int(given[2]), process_id=int(given[1]))
+            jax.distributed.initialize(match[3], num_processes=int(match[2]), process_id=int(match[1]))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"could not meet the other processes ({str(error).splitlines()[0]})") from error
+        raise UserError(f"could not connect to the other processes ({str(error).splitlines()[0]})") from error
 
 
 def is_leader() -> bool:
-    """Whether this process is the first, or the only one."""
+    """True in the first process, and if there is only one."""
     return jax.process_index() == 0
 
 
 def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
-    """The first process's answers, for all of them."""
+    """Return the leader's answers in every process."""
     return tuple(bool(broadcast_number(answer)) for answer in answers)
 
 
 def broadcast_number(number: int) -> int:
-    """The first process's number, for all of them."""
+    """Return the leader's number in every process."""
     return number if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int64(number)))
+
+
+class BatchSlices:
+    """The slice of each batch that this process makes; all of it if there is only one process.
+
+    Args:
+        batch: examples in a training step.
+        evaluated: examples that an evaluation looks at, at most; a few less if they do not divide into equal batches.
+    """
+
+    def __init__(self, batch: int, evaluated: int) -> None:
+        devices = len(jax.devices())
+        if batch % devices or evaluated < devices:
+            raise UserError(
+                f"{devices} devices share each batch, so the batch must be a multiple of {devices} and at least "
+                f"{devices} examples must be evaluated, but got a batch of {batch} and {evaluated} evaluated"
+            )
+        fewest = math.ceil(evaluated / batch)
+        equal = (count for count in range(fewest, 2 * fewest + 1) if evaluated % (count * devices) == 0)
+        batches = next(equal, fewest)
+        size = evaluated // batches // devices * devices
+        self.training = _local_slice(batch)
+        """Of a training batch."""
+        self.evaluation = batches * size, size, _local_slice(size)
+        """Examples to evaluate, examples in each batch, and the slice of that batch."""
+
+
+def _local_slice(batch: int) -> slice:
+    size = batch // jax.process_count()
+    return slice(jax.process_index() * size, (jax.process_index() + 1) * size)

@@ -1,4 +1,4 @@
-"""Batches made one chunk ahead by a thread, so that a device does not wait for them."""
+"""Prepares the batches of the next chunk in a thread while the device works on this one."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,22 +8,22 @@ Batches = Any
 
 
 class Prefetcher:
-    """Makes the batches of a chunk, and begins with those of the next one.
+    """Returns the batches of a chunk, and starts to make those of the next one.
 
     Args:
         make: ``(seed, chunk) -> batches``.
-        chunks: how many there are in a run.
+        chunks: chunks in a run.
     """
 
     def __init__(self, make: Callable[[int, int], Batches], chunks: int) -> None:
         self._make, self._chunks = make, chunks
         self._pool = ThreadPoolExecutor(1, "batches")
-        self._begun: dict[tuple[int, int], Future[Batches]] = {}
+        self._pending: dict[tuple[int, int], Future[Batches]] = {}
 
     def __call__(self, seed: int, chunk: int) -> Batches:
-        """The batches of this chunk."""
-        mine = self._begun.pop((seed, chunk), None) or self._pool.submit(self._make, seed, chunk)
-        self._begun.clear()  # of a run that was not gone on with
+        """Return the batches of this chunk."""
+        batches = self._pending.pop((seed, chunk), None) or self._pool.submit(self._make, seed, chunk)
+        self._pending.clear()  # left over from an abandoned run
         if chunk + 1 < self._chunks:
-            self._begun[seed, chunk + 1] = self._pool.submit(self._make, seed, chunk + 1)
-        return mine.result()
+            self._pending[seed, chunk + 1] = self._pool.submit(self._make, seed, chunk + 1)
+        return batches.result()

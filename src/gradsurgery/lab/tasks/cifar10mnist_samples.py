@@ -1,6 +1,6 @@
 """Draw samples of Cifar10Mnist, as in the paper's appendix.
 
-python -m gradsurgery.lab.problems.cifar10mnist_samples samples.png --scale laptop --data-dir data
+python -m gradsurgery.lab.tasks.cifar10mnist_samples samples.png --scale laptop --data-dir data
 """
 
 import argparse
@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from gradsurgery.lab.data.images.arrays import ImageArrays
 from gradsurgery.lab.data.images.overlay import overlay
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problems import cifar10mnist
+from gradsurgery.lab.problems.cifar10mnist import Settings, problem
+from gradsurgery.lab.tasks.cifar10mnist import pictures_and_digits
 
 
 def draw_samples(pictures: ImageArrays, layers: ImageArrays, rows: int = 3, columns: int = 10) -> Figure:
@@ -36,8 +37,9 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     try:
-        settings = cifar10mnist.problem.scale(options.scale).settings
-        images = cifar10mnist.pictures_and_digits(settings, options.data_dir, held_out=False)
+        settings = problem.scale(options.scale).settings
+        assert isinstance(settings, Settings)
+        images = pictures_and_digits(settings, options.data_dir, held_out=False)
     except UserError as error:
         parser.error(str(error))
     draw_samples(*images).savefig(options.path, dpi=100)

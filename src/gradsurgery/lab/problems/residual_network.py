@@ -1,0 +1,36 @@
+"""Settings that the problems with a residual network share."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from gradsurgery.lab.settings import Count, CountOrZero, PositiveFloat, Switch, Text
+from gradsurgery.lab.train.chunking import chunk_epochs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualNetworkSettings:
+    """A residual network trained by SGD with Nesterov momentum 0.9, warm-up and cosine decay."""
+
+    train_images: Count
+    """At most."""
+    test_images: Count
+    """At most."""
+    blocks: Annotated[str, Text(r"[1-9]\d*(,[1-9]\d*)*", "the number of blocks in each stage, such as 3,4,6,3")]
+    bottleneck: Switch
+    """True for bottleneck blocks (1 x 1, 3 x 3, 1 x 1), false for two 3 x 3 convolutions."""
+    width: Count
+    """Channels of the first stage."""
+    batch: Count
+    epochs: Count
+    warmup_epochs: CountOrZero
+    learning_rate: PositiveFloat
+    """At the end of the warm-up."""
+    margin: CountOrZero
+    """Pixels by which crops of images in memory are shifted, at most."""
+    rows_per_epoch: Count
+    """How often losses are recorded."""
+    evaluated: Count
+    """Images that each evaluation looks at, from the training set and from the held-out set."""
+
+    def __post_init__(self) -> None:
+        chunk_epochs(self.epochs, self.train_images, self.batch, self.rows_per_epoch)

@@ -1,0 +1,125 @@
+"""Settings of a problem: a frozen dataclass whose field types say which values are allowed.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        epochs: Count
+        learning_rate: PositiveFloat
+        data: Annotated[str, one_of("digits", "mnist")]
+
+An instance is one scale of the problem. ``--set NAME=VALUE`` replaces fields: their types parse and check the values,
+and the dataclass checks in ``__post_init__`` what fields must fulfil together.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, get_type_hints
+
+from gradsurgery.lab.errors import UserError, unknown
+from gradsurgery.lab.run import Setting
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    S = TypeVar("S", bound=DataclassInstance)
+
+
+class Kind(Protocol):
+    """The values that a setting takes."""
+
+    @property
+    def expected(self) -> str:
+        """Describes the allowed values."""
+
+    def parse(self, text: str) -> Setting:
+        """Convert text to a value; raises ValueError if it is not allowed."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers within bounds, both allowed."""
+
+    least: int = 1
+    most: int = 10**9
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def parse(self, text: str) -> int:
+        value = int(text)
+        if not self.least <= value <= self.most:
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True)
+class Positive:
+    """Finite numbers above 0."""
+
+    expected: str = "a number above 0"
+
+    def parse(self, text: str) -> float:
+        value = float(text)
+        if not 0 < value < math.inf:
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True)
+class TrueOrFalse:
+    """A switch."""
+
+    expected: str = "true or false"
+
+    def parse(self, text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError
+        return text.lower() == "true"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that matches a regular expression as a whole."""
+
+    pattern: str = r".+"
+    expected: str = "a name"
+
+    def parse(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError
+        return text
+
+
+def one_of(*choices: str) -> Text:
+    """One of a few names."""
+    return Text("|".join(map(re.escape, choices)), f"one of {', '.join(choices)}")
+
+
+Count: TypeAlias = Annotated[int, Whole()]
+CountOrZero: TypeAlias = Annotated[int, Whole(least=0)]
+PositiveFloat: TypeAlias = Annotated[float, Positive()]
+Switch: TypeAlias = Annotated[bool, TrueOrFalse()]
+Name: TypeAlias = Annotated[str, Text()]
+
+
+def override(settings: "S", given: Mapping[str, str], problem: str) -> "S":
+    """Replace fields by values given as text.
+
+    Args:
+        settings: the settings of a scale.
+        given: name -> value, as the user wrote them.
+        problem: the problem's name, for error messages.
+    """
+    hints = get_type_hints(type(settings), include_extras=True)
+    kinds: dict[str, Kind] = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    values = {}
+    for name, text in given.items():
+        if name not in kinds:
+            raise unknown(f"setting of {problem}", name, kinds)
+        try:
+            values[name] = kinds[name].parse(text)
+        except ValueError as error:
+            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {text!r}") from error
+    return replace(settings, **values)

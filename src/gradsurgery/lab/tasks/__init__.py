@@ -1,0 +1,1 @@
+"""What problems train: losses, models, data and evaluation. Imported when a run is built."""

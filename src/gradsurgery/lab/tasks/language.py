@@ -1,0 +1,96 @@
+"""``language``: a decoder that predicts the next byte, on windows of two corpora."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from gradsurgery.lab.data.hub import ColumnStream
+from gradsurgery.lab.data.shuffle import epoch_indices
+from gradsurgery.lab.data.text.builtin import DOCUMENTS
+from gradsurgery.lab.data.text.corpus import Bytes, Corpus, pack, pack_on_disk
+from gradsurgery.lab.models.functional import Functional
+from gradsurgery.lab.models.transformer import Decoder, TransformerConfig
+from gradsurgery.lab.problems.language import Settings
+from gradsurgery.lab.train.chunking import chunk_steps
+from gradsurgery.lab.train.evaluation import mean_losses
+from gradsurgery.lab.train.training import Loss, Training, Tree
+
+BYTES = 256
+ROLES = ("main", "aux")
+
+
+def load_corpus(name: str, data_dir: Path | None, *, length: int, limit: int | None, spread: bool) -> Corpus:
+    """Load a built-in corpus, or a dataset with a column ``text``.
+
+    Args:
+        name: the corpus.
+        data_dir: a folder whose subfolders stand in for hub ids.
+        length: bytes in a window.
+        limit: documents to train on, at most; None for the held-out text, all of it.
+        spread: take documents at equal distances, not the first ones.
+    """
+    held_out = limit is None
+    if name in DOCUMENTS:
+        text = pack(DOCUMENTS[name](held_out)[:limit])
+    else:
+        text = pack_on_disk(ColumnStream(name, "text", data_dir, held_out=held_out, limit=limit, spread=spread))
+    return Corpus(text, length, f"the {'held-out' if held_out else 'training'} text of {name}")
+
+
+def next_byte_loss(model: Decoder, windows: jax.Array) -> jax.Array:
+    """Mean loss over the bytes of these windows, in nats."""
+    windows = windows.astype(int)
+    logits = model(windows[:, :-1])
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, windows[:, 1:]))
+
+
+def build(settings: Settings, data_dir: Path | None) -> Training:
+    """Load both corpora and prepare training."""
+    config = TransformerConfig(settings.layers, settings.heads, settings.width, settings.hidden)
+    network = Functional(lambda rngs: Decoder(config, tokens=BYTES, length=settings.length, rngs=rngs))
+    names = {"main": settings.main_data, "aux": settings.aux_data}
+    limits = {"main": settings.main_documents, "aux": settings.aux_documents}
+
+    def corpus(role: str, limit: int | None) -> Corpus:
+        # there are few of aux, and news are sorted by date
+        return load_corpus(names[role], data_dir, length=settings.length, limit=limit, spread=role == "aux")
+
+    train, test = {role: corpus(role, limits[role]) for role in ROLES}, {role: corpus(role, None) for role in ROLES}
+    evaluated = settings.evaluated, settings.batch, settings.length + 1
+    evaluation_windows = {
+        f"{role}_{split}": corpora[role].evenly_spaced(settings.evaluated * settings.batch).reshape(evaluated)
+        for role in ROLES
+        for split, corpora in (("train", train), ("test", test))
+    }
+
+    def loss(role: str) -> Loss:
+        return lambda params, extra, data, batch: (next_byte_loss(network(params, extra), batch[role]), extra)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        return mean_losses(lambda batch: next_byte_loss(network(params, extra), batch), data, lambda batch: batch.size)
+
+    def batches(seed: int, start: int) -> Iterator[dict[str, Bytes]]:
+        for step in count(start):
+            yield {
+                role: corpus[epoch_indices(len(corpus), settings.batch, (seed, index), step * settings.batch)]
+                for index, (role, corpus) in enumerate(train.items())
+            }
+
+    chunks, steps = chunk_steps(settings.steps, settings.rows)
+    return Training(
+        init=network.init,
+        losses=[loss(role) for role in ROLES],
+        data=evaluation_windows,
+        data_axis=1,
+        batches=batches,
+        optimiser=lambda lam: optax.adam(settings.learning_rate),
+        evaluate=evaluate,
+        chunks=chunks,
+        steps=steps,
+        scan=True,
+        sharded=settings.sharded,
+    )

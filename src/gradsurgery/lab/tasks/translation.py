@@ -1,0 +1,127 @@
+"""``translation``: an encoder-decoder on batches of two parallel corpora, sorted by length."""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, islice
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+from tokenizers import Tokenizer
+
+from gradsurgery.lab.data.cache import cached_folder
+from gradsurgery.lab.data.text.bitext import Bitext
+from gradsurgery.lab.data.text.pairs import PairBatch, TokenizedPairs, tokenize_on_disk
+from gradsurgery.lab.data.text.tokenizer import PAD, train_tokenizer
+from gradsurgery.lab.models.functional import Functional
+from gradsurgery.lab.models.transformer import TransformerConfig
+from gradsurgery.lab.models.translator import Translator, translate_greedily
+from gradsurgery.lab.problem import Outcome
+from gradsurgery.lab.problems.translation import Settings
+from gradsurgery.lab.tasks.bleu import BleuScorer
+from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.chunking import chunk_steps
+from gradsurgery.lab.train.evaluation import mean_losses
+from gradsurgery.lab.train.training import Loss, Training, Tree
+
+ROLES = ("main", "aux")
+TOKENIZER_PAIRS = 1_000_000
+"""Pairs of each corpus that the vocabulary is learned from, at most."""
+SAMPLES = 3
+"""Translations of each corpus that are stored for people to read."""
+
+
+def learn_vocabulary(corpora: Mapping[str, Bitext], size: int) -> Tokenizer:
+    """Learn subwords of both languages and both corpora, or read them from the cache."""
+
+    def write(folder: Path) -> None:
+        pairs = chain.from_iterable(islice(corpus, TOKENIZER_PAIRS) for corpus in corpora.values())
+        train_tokenizer(chain.from_iterable(pairs), size).save(str(folder / "vocabulary.json"))
+
+    key = f"vocabulary {size} {' '.join(corpus.key for corpus in corpora.values())}"
+    return Tokenizer.from_file(str(cached_folder(key, write) / "vocabulary.json"))
+
+
+def cross_entropy(model: Translator, batch: PairBatch) -> jax.Array:
+    """Mean over the tokens of a batch, in nats, without padding."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(model(batch.source, batch.target), batch.target)
+    return jnp.mean(losses, where=batch.target != PAD)
+
+
+def cut(batch: PairBatch, limit: int) -> PairBatch:
+    """Drop the positions beyond the limit."""
+    return PairBatch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
+
+
+def build(settings: Settings, data_dir: Path | None) -> Training:
+    """Load and tokenize both corpora, and prepare training."""
+    train = {
+        "main": Bitext(settings.main_data, data_dir, held_out=False, limit=settings.main_pairs),
+        # there are few of aux, and news are sorted by date
+        "aux": Bitext(settings.aux_data, data_dir, held_out=False, limit=settings.aux_pairs, spread=True),
+    }
+    test = {role: Bitext(corpus.name, data_dir, held_out=True) for role, corpus in train.items()}
+    vocabulary = learn_vocabulary(train, settings.vocabulary)
+    limits = [settings.length * (bucket + 1) // settings.buckets for bucket in range(settings.buckets)]
+
+    def tokenize(corpus: Bitext, kind: str) -> TokenizedPairs:
+        tokens = tokenize_on_disk(corpus, vocabulary)
+        return TokenizedPairs(*tokens, limits, settings.batch, f"the {kind} text of {corpus.name}")
+
+    train_pairs = {role: tokenize(corpus, "training") for role, corpus in train.items()}
+    test_pairs = {role: tokenize(corpus, "held-out") for role, corpus in test.items()}
+    evaluation_pairs = {  # in an order of their own, so that no seed has been trained on more of them than another
+        f"{role}_{split}": pairs.batches(settings.evaluated, (0, len(ROLES)), start=0)
+        for split, corpora in (("train", train_pairs), ("test", test_pairs))
+        for role, pairs in corpora.items()
+    }
+
+    config = TransformerConfig(settings.layers, settings.heads, settings.width, settings.hidden)
+    tokens, length = vocabulary.get_vocab_size(), settings.length
+    network = Functional(lambda rngs: Translator(config, tokens=tokens, length=length, rngs=rngs))
+    batch_loss = bucketed(lambda params, extra, batch: cross_entropy(network(params, extra), batch), cut, limits)
+
+    def loss(role: str) -> Loss:
+        return lambda params, extra, data, batch: (batch_loss(params, extra, batch[role]), extra)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        return mean_losses(
+            lambda batch: batch_loss(params, extra, batch), data, lambda batch: jnp.sum(batch.target != PAD)
+        )
+
+    def batches(seed: int, start: int) -> Iterator[Tree]:
+        for step in count(start):
+            batch = {
+                role: pairs.batches(1, (seed, index), step) for index, (role, pairs) in enumerate(train_pairs.items())
+            }
+            yield jax.tree.map(lambda leaf: leaf[0], batch)
+
+    def translate(params: Tree, extra: Tree, source: jax.Array) -> jax.Array:
+        return translate_greedily(network(params, extra), source)
+
+    scorer = BleuScorer(vocabulary, translate, settings.bleu, length)
+
+    def final_metrics(params: Tree, extra: Tree) -> Outcome:
+        scores, samples = {}, []
+        for role, corpus in test.items():
+            scores[f"bleu_{role}"], translations = scorer(
+                params, extra, corpus, count=settings.translated, batch=settings.batch
+            )
+            samples += translations[:SAMPLES]
+        return Outcome(scores, tuple(samples))
+
+    chunks, steps = chunk_steps(settings.steps, settings.rows)
+    return Training(
+        init=network.init,
+        losses=[loss(role) for role in ROLES],
+        data=evaluation_pairs,
+        data_axis=1,
+        batches=batches,
+        optimiser=lambda lam: optax.adam(settings.learning_rate),
+        evaluate=evaluate,
+        chunks=chunks,
+        steps=steps,
+        scan=True,
+        final_metrics=final_metrics if settings.translated else None,
+        sharded=settings.sharded,
+    )

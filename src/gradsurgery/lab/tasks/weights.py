@@ -1,0 +1,70 @@
+"""``weights``: cross-entropy of a residual network, and half the squared length of its parameters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import optax
+
+from gradsurgery.lab.data.images.source import image_source
+from gradsurgery.lab.problems.weights import Settings
+from gradsurgery.lab.tasks.classification import (
+    cross_entropy,
+    evaluation_logits,
+    loss_and_accuracy,
+    residual_network,
+    sgd,
+    training_logits,
+)
+from gradsurgery.lab.train.chunking import chunk_epochs
+from gradsurgery.lab.train.evaluation import batch_by_batch
+from gradsurgery.lab.train.multihost import BatchSlices
+from gradsurgery.lab.train.training import Training, Tree
+
+
+def half_square(params: Tree) -> jax.Array:
+    """Half the squared length of all parameters together."""
+    return optax.tree.norm(params, squared=True) / 2
+
+
+def build(settings: Settings, data_dir: Path | None) -> Training:
+    """Load the images and prepare training."""
+    source = image_source(
+        settings.main_data,
+        data_dir,
+        from_disk=settings.main_from_disk,
+        classes=settings.main_classes,
+        train_images=settings.train_images,
+        test_images=settings.test_images,
+        pixels=settings.pixels,
+        margin=settings.margin,
+    )
+    net = residual_network(settings, settings.pixels, {"main": source.classes})
+    chunks, steps = chunk_epochs(settings.epochs, len(source), settings.batch, settings.rows_per_epoch)
+    slices = BatchSlices(settings.batch, settings.evaluated)
+
+    def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+        logits, statistics = training_logits(net, params, extra, source.images(data, batch))
+        return cross_entropy(logits["main"], source.labels(data, batch)), statistics
+
+    def aux(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+        return half_square(params), extra
+
+    def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
+        logits = evaluation_logits(net, params, extra, source.images(data, batch))["main"]
+        return {**loss_and_accuracy("main", logits, source.labels(data, batch)), "aux": half_square(params)}
+
+    def batches(seed: int, start: int) -> Iterator[Tree]:
+        return source.batches(settings.batch, slices.training, (seed,), start)
+
+    return Training(
+        init=net.init,
+        losses=(main, aux),
+        data=source.data,
+        batches=batches,
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        evaluate=batch_by_batch(measure, lambda held_out: source.evaluation_batches(held_out, *slices.evaluation)),
+        chunks=chunks,
+        steps=steps,
+        scan=False,
+    )
