@@ -1,12 +1,11 @@
 import pytest
 
-from gradsurgery.lab.reports import report
-from gradsurgery.lab.reports.figures import OWN_FIGURES
+from gradsurgery.lab.reports import figures, report
 
 
 def skip_figures(monkeypatch):
     """Let reports list their figures without drawing them: most tests look at the page alone."""
-    names = [f"{name}.{suffix}" for name in OWN_FIGURES for suffix in ("png", "pdf")]
+    names = [f"{name}.{suffix}" for name in figures.OWN_FIGURES for suffix in figures.FORMATS]
     monkeypatch.setattr(report, "save_figures", lambda records, folder, draw: [folder / name for name in names])
 
 
@@ -20,3 +19,9 @@ def no_figures_in_module():
     with pytest.MonkeyPatch.context() as monkeypatch:
         skip_figures(monkeypatch)
         yield
+
+
+@pytest.fixture
+def png_only(monkeypatch):
+    """Halves the time of tests that draw figures and do not look at the files."""
+    monkeypatch.setattr(figures, "FORMATS", {"png": {}})

@@ -76,11 +76,15 @@ class Visit:
 
 @pytest.fixture
 def visit(open_pages):
-    """Opens a report. After the test no error may have occurred, and the controls must be as they were before."""
+    """Opens a report, on a phone unless it is the sweep.
+
+    After the test no error may have occurred, and the controls must be as they were before.
+    """
     visits = []
 
-    def visit_report(name="sweep", viewport=LAPTOP, **options):
-        visits.append(open_pages(name, viewport, **options))
+    def visit_report(name="sweep", viewport=None):
+        viewport = viewport or (LAPTOP if name == "sweep" else PHONE)
+        visits.append(open_pages(name, viewport, **(MOBILE if viewport is PHONE else {})))
         return visits[-1].page
 
     yield visit_report
@@ -225,7 +229,7 @@ def label_boxes(page):
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_labels_of_lam_stand_beside_the_front_and_do_not_overlap(visit, viewport):
-    labels = label_boxes(visit(viewport=viewport, **(MOBILE if viewport is PHONE else {})))
+    labels = label_boxes(visit(viewport=viewport))
     assert {text for text, _ in labels} == {"0.001", "0.01", "0.1", "1", "10"}
     for (_, a), (_, b) in itertools.combinations(labels, 2):
         apart = a["left"] >= b["right"] or b["left"] >= a["right"] or a["top"] >= b["bottom"] or b["top"] >= a["bottom"]
@@ -239,7 +243,7 @@ def test_error_bars_are_drawn_where_there_are_several_seeds(visit):
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_nothing_overflows(visit, name):
-    page = visit(name, PHONE, **MOBILE)
+    page = visit(name, PHONE)
     page.locator("summary").click()
     for viewport in (LAPTOP, PHONE):
         page.set_viewport_size(viewport)
@@ -253,10 +257,10 @@ def test_nothing_overflows(visit, name):
 
 
 def test_dark_pages_have_light_text(visit):
-    page = visit(color_scheme="dark")
+    page = visit()
+    page.emulate_media(color_scheme="dark")
     tick_label = playwright.expect(page.locator("#front .xtick text").first)
     playwright.expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 27)")
     tick_label.to_have_css("fill", "rgb(154, 164, 175)")
     page.emulate_media(color_scheme="light")
     tick_label.to_have_css("fill", "rgb(93, 102, 113)")
-    page.emulate_media(color_scheme="dark")

@@ -28,6 +28,8 @@ COLUMN, PAGE = 3.25, 6.75
 """Widths in inches of one column and of both."""
 MIXTURES = (0.0, 0.1, 0.25, 0.5)
 """The values of t for which the mixed loss is drawn."""
+FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
+"""The file formats, with metadata that keeps files of the same runs identical."""
 OWN_FIGURES = ("fronts", "mixed-loss")
 """The figures that every report draws; a problem may add others."""
 
@@ -50,7 +52,7 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
         finished = [record for record in records if record.status == "done" and record.metrics]
         further = draw(finished) if draw and finished else {}
         for name, figure in {**figures, **further}.items():
-            for suffix, metadata in (("png", {}), ("pdf", {"CreationDate": None})):
+            for suffix, metadata in FORMATS.items():
                 if figure is not None:
                     content = BytesIO()
                     figure.savefig(content, format=suffix, metadata=metadata)
