@@ -90,9 +90,8 @@ def _disjoint(region: Region, results: Sequence[MethodResult]) -> str:
     for result in results:
         if result.hypervolume == 0 and result.dominated != 1:
             reached = f"main {number(region.main.worst)}, aux {number(region.aux.worst)}"
-            return (
-                f"the fronts do not overlap: {result.label} has no point within what every method reaches ({reached})"
-            )
+            no_point = f"{result.label} has no point within the losses that every method reaches ({reached})"
+            return f"the fronts do not overlap: {no_point}"
     return ""
 
 
