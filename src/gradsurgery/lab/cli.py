@@ -1,12 +1,15 @@
 """The command line: list, run, sweep, report, export.
 
-Modules that load jax, matplotlib or pyarrow are imported inside the commands that need them: help, ``list`` and
-mistakes in the arguments answer at once.
+What takes long to import is imported inside the commands that need it, so that help, ``list`` and mistakes in the
+arguments answer at once.
 """
 
 import argparse
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -20,7 +23,6 @@ from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store, StoreError, export_table, export_tensorboard
-from gradsurgery.lab.sweeps import ProgressBar, sweep
 
 _EXAMPLES = """examples:
   gradsurgery list                                             problems, methods and default grids
@@ -185,27 +187,24 @@ def _sweep(options: argparse.Namespace, console: Console) -> None:
         settings=_settings(options.set),
     )
     if records := _train(options, console, runs):
-        # a small sweep must not replace the report of a large one, so the report covers both
+        # the report of a large sweep must survive a small one: it covers both, or is in another folder
         _write_report(options, console, missing=len(runs) - len(records), settings=runs[0].settings)
         _raise_if_failed(records)
 
 
 def _train(options: argparse.Namespace, console: Console, runs: list[RunSpec]) -> list[RunRecord]:
     """Train the runs and return their records; of processes that train together only the leader has any."""
+    from gradsurgery.lab.sweeps import ProgressBar, sweep
 
-    def train(store: Store, bar: ProgressBar, workers: int | None) -> list[RunRecord]:
-        return sweep(
-            problem(options.problem),
-            runs,
-            store,
-            folder=options.folder,
-            listener=bar,
-            workers=workers,
-            cores_per_run=options.cores_per_run,
-            data_dir=options.data_dir,
-            checkpoint_every=options.checkpoint_every,
-        )
-
+    train = partial(
+        sweep,
+        problem(options.problem),
+        runs,
+        folder=options.folder,
+        cores_per_run=options.cores_per_run,
+        data_dir=options.data_dir,
+        checkpoint_every=options.checkpoint_every,
+    )
     workers = options.workers
     if options.process:
         from gradsurgery.lab.train.multihost import is_leader, join
@@ -218,10 +217,10 @@ def _train(options: argparse.Namespace, console: Console, runs: list[RunSpec]) -
         workers = 0
         if not is_leader():
             with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
-                train(store, ProgressBar(Console(quiet=True)), workers)
+                train(store, listener=ProgressBar(Console(quiet=True)), workers=workers)
             return []
     with Store(_store_path(options)) as store, ProgressBar(console) as bar:
-        return train(store, bar, workers)
+        return train(store, listener=bar, workers=workers)
 
 
 def _raise_if_failed(records: Sequence[RunRecord]) -> None:
@@ -242,7 +241,14 @@ def _report(options: argparse.Namespace, console: Console) -> None:
 def _write_report(
     options: argparse.Namespace, console: Console, *, missing: int = 0, settings: Mapping[str, Setting] | None = None
 ) -> None:
-    """Print the summary and write the report of all runs stored for a problem and scale; of some settings or of all."""
+    """Print the summary and write the report of all runs stored for a problem and scale.
+
+    Args:
+        options: name the problem, the scale and the folder.
+        console: for the summary.
+        missing: how many runs of a sweep are not stored.
+        settings: cover only runs with these; None for all.
+    """
     records = [record for record in _select(options, status=None) if settings in (None, record.spec.settings)]
 
     from gradsurgery.lab.reports.report import write_report
@@ -252,13 +258,20 @@ def _write_report(
     reported = problem(options.problem)
     page = write_report(
         records,
-        options.folder / "report" / f"{options.problem}-{options.scale}",
+        options.folder / "report" / _report_name(options.problem, options.scale, settings),
         f"{options.problem}, {options.scale}",
         draw=reported.draw,
         about={"Main": reported.main, "Aux": reported.aux},
         missing=missing,
     )
     console.print(f"report: {page}", soft_wrap=True)
+
+
+def _report_name(name: str, scale: str, settings: Mapping[str, Setting] | None) -> str:
+    """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
+    if settings in (None, specs(problem(name), scale)[0].settings):
+        return f"{name}-{scale}"
+    return f"{name}-{scale}-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def _export(options: argparse.Namespace, console: Console) -> None:

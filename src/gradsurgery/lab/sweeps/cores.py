@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from gradsurgery.lab.errors import UserError
@@ -82,6 +81,8 @@ def has_accelerator() -> bool:
     Without a plugin of jax for one the answer is no. Otherwise another process asks jax: in this one jax would occupy
     the accelerator's memory.
     """
+    from importlib.metadata import entry_points
+
     plugins = find_spec("jax_plugins") or find_spec("libtpu") or entry_points(group="jax_plugins")
     if not plugins or os.environ.get("JAX_PLATFORMS") == "cpu":
         return False
