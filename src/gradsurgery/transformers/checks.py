@@ -1,0 +1,48 @@
+"""Checks of what ``SurgeryTrainer`` is given: each mistake gets one sentence, before training starts."""
+
+from typing import Any
+
+from transformers import Trainer
+
+from gradsurgery.method import Method
+
+
+def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_batch_size: Any) -> None:
+    """Raise unless there is one method for one auxiliary loss."""
+    if not isinstance(method, Method):
+        raise TypeError(f"SurgeryTrainer takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+    if method.aux_count not in (None, 1):
+        raise ValueError(f"SurgeryTrainer has one auxiliary loss, but {method!r} takes {method.aux_count}")
+    if (aux_dataset is None) == (compute_aux_loss is None):
+        given = "neither" if aux_dataset is None else "both"
+        raise ValueError(f"SurgeryTrainer takes either aux_dataset or compute_aux_loss, but got {given}")
+    if aux_batch_size is not None:
+        if aux_dataset is None:
+            raise ValueError("aux_batch_size is the batch size of aux_dataset, but there is no aux_dataset")
+        if aux_batch_size < 1:
+            raise ValueError(f"aux_batch_size is at least 1, but got {aux_batch_size!r}")
+
+
+def check_setup(trainer: Trainer) -> None:
+    """Raise where a second backward pass, or a gradient for each loss, is not to be had."""
+    optim = str(getattr(trainer.args.optim, "value", trainer.args.optim))
+    if trainer.is_deepspeed_enabled:
+        raise ValueError(
+            "SurgeryTrainer does not work with DeepSpeed, which reduces the gradient of a single loss inside its "
+            "engine: train with DistributedDataParallel (torchrun)"
+        )
+    if trainer.is_fsdp_enabled:
+        raise ValueError(
+            "SurgeryTrainer does not work with FSDP: train with DistributedDataParallel (torchrun), or shard with "
+            "fully_shard (FSDP2) in a training loop of your own with gradsurgery.torch"
+        )
+    parallelism = getattr(trainer.accelerator, "parallelism_config", None)
+    if parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled):
+        raise ValueError(
+            "SurgeryTrainer does not work with context or sequence parallelism: train with DistributedDataParallel"
+        )
+    if "lomo" in optim or optim.endswith("_layerwise"):
+        raise ValueError(
+            f"SurgeryTrainer needs the whole gradient of each loss, but optim={optim!r} updates parameters during the "
+            "backward pass: choose an optimizer that steps after it, such as adamw_torch"
+        )

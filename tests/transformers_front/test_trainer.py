@@ -1,0 +1,163 @@
+"""``SurgeryTrainer`` against ``Trainer``, and against itself with other batches."""
+
+import pytest
+import torch
+from transformers import Trainer
+
+import gradsurgery as gs
+from gradsurgery.transformers import SurgeryTrainer
+from tests.transformers_front.tiny import (
+    BLOOP,
+    MAIN,
+    Classifier,
+    Labelled,
+    arguments,
+    distance,
+    gpt2,
+    identical,
+    llama,
+    plain,
+    surgical,
+    trained,
+)
+
+NOTHING = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
+
+
+@pytest.mark.parametrize("method", NOTHING, ids=repr)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}, {"max_grad_norm": 0.1}, {"gradient_checkpointing": True}],
+    ids=str,
+)
+def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
+    assert identical(trained(surgical(tmp_path, method=method, **options)), trained(plain(tmp_path, **options)))
+
+
+def test_lam_above_zero_is_not_trainer(tmp_path):
+    assert distance(trained(surgical(tmp_path)), trained(plain(tmp_path))) > 1e-3
+
+
+def test_mixed_is_trainer_on_the_sum_of_the_losses(tmp_path):
+    """One dataset for both, in one order: λ = 1 doubles the gradient."""
+
+    class Doubled(Trainer):
+        def compute_loss(self, *args, **kwargs):
+            return 2 * super().compute_loss(*args, **kwargs)
+
+    options = {"optim": "sgd", "train_sampling_strategy": "sequential"}
+    both = surgical(tmp_path, gpt2(dropout=0), gs.mixed(lam=1.0), given={"aux_dataset": MAIN}, **options)
+    doubled = Doubled(gpt2(dropout=0), arguments(tmp_path, **options), train_dataset=MAIN)
+    assert distance(trained(both), trained(doubled)) < 1e-6
+
+
+# --- accumulation
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_accumulation_of_token_losses_is_the_large_batch(tmp_path, steps):
+    """Sequences have different numbers of labels, so a mean of the means of micro-batches would differ."""
+
+    def parameters(size, steps, aux_size):
+        trainer = surgical(
+            tmp_path,
+            llama(),
+            given={"aux_batch_size": aux_size},
+            optim="sgd",
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=steps,
+        )
+        return trained(trainer)
+
+    large = parameters(4, 1, 4)
+    assert distance(parameters(4 // steps, steps, 4 // steps), large) < 1e-6
+    # a guard of the guard: with half as many auxiliary sequences the difference shows
+    assert distance(parameters(4 // steps, steps, 2 * 4 // steps), large) > 1e-5
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"compute_aux_loss": lambda model, inputs: model(**inputs).square_loss}], ids=str
+)
+def test_accumulation_of_mean_losses_is_the_large_batch(tmp_path, given):
+    def parameters(size, steps):
+        aux = given or {"aux_dataset": Labelled(24, seed=4), "aux_batch_size": size}
+        args = arguments(
+            tmp_path,
+            optim="sgd",
+            learning_rate=0.1,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=steps,
+        )
+        return trained(SurgeryTrainer(Classifier(), args, train_dataset=Labelled(24, seed=3), method=BLOOP, **aux))
+
+    assert distance(parameters(2, 4), parameters(8, 1)) < 1e-6
+
+
+def test_a_loss_function_that_takes_the_number_of_items_is_summed_over_micro_batches(tmp_path):
+    def token_loss(model, inputs, outputs, num_items_in_batch):
+        kept = inputs["labels"][:, 1:].ne(-100)
+        return outputs.logits[:, :-1].square().mean(-1)[kept].sum() / num_items_in_batch
+
+    def parameters(size, steps):
+        given = {"aux_dataset": None, "compute_aux_loss": token_loss}
+        options = {"optim": "sgd", "per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
+        return trained(surgical(tmp_path, llama(), given=given, **options))
+
+    assert distance(parameters(2, 2), parameters(4, 1)) < 1e-6
+
+
+def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(tmp_path):
+    """20 sequences are 5 batches of 4: steps of 2, 2 and 1."""
+    options = {"gradient_accumulation_steps": 2, "max_steps": -1, "num_train_epochs": 2}
+    trainer = surgical(tmp_path, method=gs.mixed(lam=0.0), **options)
+    assert identical(trained(trainer), trained(plain(tmp_path, **options)))
+    assert trainer.state.global_step == 6
+    assert trainer._aux_pending == []
+
+
+# --- what Trainer offers
+
+
+def test_gradients_are_clipped_after_surgery(tmp_path):
+    trainer = surgical(tmp_path, optim="sgd", max_grad_norm=1e-3, max_steps=1, learning_rate=1.0)
+    before = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+    after = trained(trainer)
+    moved = torch.cat([(after[name] - before[name]).reshape(-1) for name in after])
+    assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_changes_nothing(tmp_path, reentrant):
+    options = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+    assert distance(trained(surgical(tmp_path, **options)), trained(surgical(tmp_path))) < 1e-6
+
+
+def test_bf16_trains_alike(tmp_path):
+    options = {"optim": "sgd", "learning_rate": 0.1}
+    assert (
+        0 < distance(trained(surgical(tmp_path, bf16=True, **options)), trained(surgical(tmp_path, **options))) < 1e-2
+    )
+
+
+def test_losses_scaled_for_float16_train_alike(tmp_path):
+    """Accelerate makes a scaler on GPUs only; here it gets one for the CPU, which scales float32."""
+    trainer = surgical(tmp_path)
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    assert distance(trained(trainer), trained(surgical(tmp_path))) < 1e-5
+    assert trainer.state.log_history[0]["main_loss"] == pytest.approx(trainer.state.log_history[0]["loss"])
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_alike(tmp_path):
+    options = {"optim": "sgd", "max_steps": 3}
+    compiled = trained(surgical(tmp_path, gpt2(dropout=0), torch_compile=True, **options))
+    compiled = {name.removeprefix("_orig_mod."): parameter for name, parameter in compiled.items()}
+    assert distance(compiled, trained(surgical(tmp_path, gpt2(dropout=0), **options))) < 1e-4
+
+
+def test_the_auxiliary_dataset_has_a_batch_size_and_epochs_of_its_own(tmp_path):
+    """16 sequences in batches of 5 are 4 batches: after 6 steps the loader is in its second epoch."""
+    trainer = surgical(tmp_path, given={"aux_batch_size": 5})
+    trained(trainer)
+    position = trainer._aux_batches.state_dict()
+    assert (position["epoch"], position["batch"]) == (1, 2)
