@@ -72,16 +72,15 @@ def arguments(folder, **options):
     return TrainingArguments(output_dir=str(folder), **{**defaults, **options})
 
 
-def plain(folder, model=None, **options):
-    return Trainer(model or gpt2(), arguments(folder, **options), train_dataset=MAIN)
+def plain(folder, model=None, *, eval_dataset=None, **options):
+    args = arguments(folder, **options)
+    return Trainer(model or gpt2(), args, train_dataset=MAIN, eval_dataset=eval_dataset)
 
 
 def surgical(folder, model=None, method=BLOOP, *, given=None, **options):
     """A ``SurgeryTrainer`` with these training arguments, and given arguments of its own."""
-    given = {"aux_dataset": AUX, **(given or {})}
-    return SurgeryTrainer(
-        model=model or gpt2(), args=arguments(folder, **options), method=method, train_dataset=MAIN, **given
-    )
+    given = {"aux_dataset": AUX, "train_dataset": MAIN, **(given or {})}
+    return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **given)
 
 
 def trained(trainer, **options):

@@ -1,0 +1,121 @@
+"""A resumed run ends with the parameters of one that was not interrupted."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, default_collate
+from transformers import TrainerCallback
+
+import gradsurgery as gs
+from gradsurgery.transformers import SurgeryTrainer
+from tests.transformers_front.tiny import AUX, BLOOP, MAIN, arguments, gpt2, identical, plain, surgical, trained
+
+SAVING = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step >= self.step
+
+
+def masks_at_random(rows):
+    """A collator that draws from PyTorch's generator, as that of masked language models does."""
+    batch = default_collate(rows)
+    batch["input_ids"] = torch.where(torch.rand(batch["input_ids"].shape) < 0.2, 0, batch["input_ids"])
+    return batch
+
+
+def closeness_to_zero(model, inputs):
+    return sum(parameter.square().sum() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("stop", [3, 6])
+@pytest.mark.parametrize(
+    ("method", "given", "options"),
+    [
+        (BLOOP, {}, {}),
+        (BLOOP, {"aux_batch_size": 5}, {"gradient_accumulation_steps": 2}),
+        (gs.gradvac(), {}, {}),
+        (BLOOP, {"aux_dataset": None, "compute_aux_loss": closeness_to_zero}, {}),
+    ],
+    ids=["bloop", "accumulation", "gradvac", "function"],
+)
+def test_resuming_changes_nothing(tmp_path, stop, method, given, options):
+    """Dropout, both loaders' orders and the averages continue; the auxiliary loader is in its second epoch at 6."""
+    options = {**SAVING, **options}
+    whole = trained(surgical(tmp_path / "whole", method=method, given=given, **options))
+    cut = surgical(tmp_path / "cut", method=method, given={**given, "callbacks": [StopAt(stop)]}, **options)
+    assert not identical(trained(cut), whole)
+    resumed = surgical(tmp_path / "cut", method=method, given=given, **options)
+    assert identical(trained(resumed, resume_from_checkpoint=True), whole)
+
+
+class OwnLoader(SurgeryTrainer):
+    """A loader that draws its order from PyTorch's generator, and has no ``set_epoch``."""
+
+    def get_aux_dataloader(self):
+        return DataLoader(self.aux_dataset, batch_size=4, shuffle=True)
+
+
+def test_a_loader_of_ones_own_continues(tmp_path):
+    def trainer(folder, **options):
+        args = arguments(tmp_path / folder, **SAVING)
+        return OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=BLOOP, **options)
+
+    whole = trained(trainer("whole"))
+    trained(trainer("cut", callbacks=[StopAt(6)]))
+    assert identical(trained(trainer("cut"), resume_from_checkpoint=True), whole)
+
+
+def test_batches_of_a_random_collator_are_repeated(tmp_path):
+    """Those of the auxiliary loader, that is: ``Trainer`` does not promise it of the main loader's."""
+
+    def aux_batches(folder, **resuming):
+        seen = []
+        trainer = surgical(folder, given={"data_collator": masks_at_random}, **SAVING)
+        compute = trainer._aux_loss
+        trainer._aux_loss = lambda model, inputs, items: (
+            seen.append(inputs["input_ids"]),
+            compute(model, inputs, items),
+        )[1]
+        trainer.train(**resuming)
+        return torch.cat(seen)
+
+    whole = aux_batches(tmp_path)
+    assert torch.equal(aux_batches(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-3")), whole[12:])
+
+
+def test_a_checkpoint_of_trainer_is_worth_one_warning(tmp_path):
+    plain(tmp_path, **SAVING).train()
+    with pytest.warns(UserWarning, match=r"has no surgery.pt and no aux_state_0.pt") as warned:
+        surgical(tmp_path, **SAVING).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert len(warned) == 1
+
+
+def test_a_checkpoint_of_another_method_is_refused(tmp_path):
+    surgical(tmp_path, **SAVING).train()
+    with pytest.raises(ValueError, match="bloop"):
+        surgical(tmp_path, method=gs.mixed(lam=0.5), **SAVING).train(
+            resume_from_checkpoint=str(tmp_path / "checkpoint-3")
+        )
+
+
+def test_only_the_model_is_saved_if_asked(tmp_path):
+    surgical(tmp_path, **SAVING, save_only_model=True).train()
+    assert not list(tmp_path.glob("checkpoint-3/surgery.pt"))
+
+
+def test_old_checkpoints_are_deleted_whole(tmp_path):
+    surgical(tmp_path, **SAVING, save_total_limit=1).train()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["checkpoint-7"]
+
+
+def test_a_second_call_of_train_starts_anew(tmp_path):
+    trainer = surgical(tmp_path)
+    trainer.train()
+    first = trainer.surgery
+    trainer.train()
+    assert trainer.surgery is not first
+    assert trainer.surgery.state_dict()["steps"] == 6

@@ -1,0 +1,81 @@
+"""What the logs and the evaluation say."""
+
+import pytest
+import torch
+
+import gradsurgery as gs
+from tests.transformers_front.tiny import AUX, MAIN, gpt2, identical, plain, surgical, trained
+
+
+def training_logs(trainer):
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_both_losses_and_diagnostics_are_logged(tmp_path):
+    trainer = surgical(tmp_path)
+    trainer.train()
+    logs = training_logs(trainer)
+    assert len(logs) == 3
+    for entry in logs:
+        assert entry["main_loss"] == pytest.approx(entry["loss"], rel=1e-6)
+        assert 3 < entry["aux_loss"] < 4
+        assert entry["aux_loss"] != entry["main_loss"]
+        assert 0 <= entry["surgery/conflict"] <= 1
+        assert {"surgery/weight_main", "surgery/weight_aux", "surgery/weight_average"} <= entry.keys()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_logs_are_averaged_over_their_window(tmp_path, steps):
+    def logs(every):
+        trainer = surgical(tmp_path, gradient_accumulation_steps=steps, logging_steps=every)
+        trainer.train()
+        return training_logs(trainer)
+
+    each, (window,) = logs(1), logs(6)
+    for name in ("main_loss", "aux_loss", "surgery/conflict", "surgery/weight_average"):
+        values = [entry[name] for entry in each]
+        assert len(set(values)) > 1, name
+        assert window[name] == pytest.approx(sum(values) / 6, rel=1e-5), name
+
+
+def test_evaluation_reports_the_auxiliary_loss(tmp_path):
+    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    trainer = surgical(tmp_path, gpt2(dropout=0), given=given, per_device_eval_batch_size=16)
+    metrics = trainer.evaluate()
+    expected = plain(tmp_path, trainer.model, per_device_eval_batch_size=16).evaluate(AUX)
+    assert metrics["eval_aux_loss"] == expected["eval_loss"]
+    assert trainer.state.log_history[-1]["eval_aux_loss"] == metrics["eval_aux_loss"]
+    assert "eval_loss" in metrics
+    assert "test_aux_loss" not in trainer.predict(MAIN).metrics
+
+
+def test_evaluation_reports_the_mean_of_a_loss_function(tmp_path):
+    def spread(model, inputs, outputs):
+        return outputs.logits.square().mean()
+
+    given = {"aux_dataset": None, "compute_aux_loss": spread, "eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    trainer = surgical(tmp_path, gpt2(dropout=0), given=given, per_device_eval_batch_size=16)
+    metrics = trainer.evaluate()
+    with torch.no_grad():
+        expected = trainer.model(input_ids=AUX.ids).logits.square().mean()
+    assert metrics["eval_aux_loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert metrics["eval_loss"] > 3
+
+
+def test_the_auxiliary_loss_can_choose_the_best_model(tmp_path):
+    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    options = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_aux_loss"}
+    trainer = surgical(tmp_path, given=given, **options, **best)
+    trainer.train()
+    evaluations = [entry["eval_aux_loss"] for entry in trainer.state.log_history if "eval_aux_loss" in entry]
+    assert len(evaluations) == 3
+    assert len(set(evaluations)) == 3
+    assert trainer.state.best_metric == min(evaluations)
+
+
+def test_evaluation_of_the_auxiliary_loss_leaves_training_as_it_was(tmp_path):
+    options = {"eval_strategy": "steps", "eval_steps": 2}
+    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    main_alone = trained(plain(tmp_path, **options, eval_dataset=MAIN))
+    assert identical(trained(surgical(tmp_path, method=gs.mixed(lam=0.0), given=given, **options)), main_alone)
