@@ -63,7 +63,7 @@ def test_missing_columns(tmp_path):
     data_dir = write_dataset(tmp_path / "data" / "news", train=["old"])
     with pytest.raises(UserError, match="must have the columns text, label, but has text"):
         load("news", "train", ["text", "label"], data_dir)
-    with pytest.raises(UserError, match="must have the columns body, but has text"):
+    with pytest.raises(UserError, match="must have the column body, but has text"):
         next(iter(ColumnStream("news", "body", data_dir, held_out=True)))
 
 
@@ -73,15 +73,42 @@ def test_missing_value(tmp_path):
         list(ColumnStream("news", "text", data_dir))
 
 
+def test_value_of_another_type(tmp_path):
+    data_dir = write_dataset(tmp_path / "data" / "news", train=[5], test=["x"])
+    with pytest.raises(UserError, match=r"the text in row 0 of train in .*news must be a str, but is 5"):
+        list(ColumnStream("news", "text", data_dir))
+
+
+def test_no_rows(tmp_path):
+    data_dir = write_dataset(tmp_path / "data" / "news", train=[], test=["x"])
+    with pytest.raises(UserError, match=r"train of .*news has no rows"):
+        list(ColumnStream("news", "text", data_dir))
+
+
+def test_no_rows_left_to_train_on(tmp_path):
+    data_dir = write_dataset(tmp_path / "data" / "news", train=["x"] * 3)
+    message = r"news has no test split, so its first 2000 rows are held out, and no rows are left to train on"
+    with pytest.raises(UserError, match=message):
+        list(ColumnStream("news", "text", data_dir))
+
+
 def test_unreadable_file(tmp_path):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train.csv").write_bytes(b"")
-    with pytest.raises(UserError, match=r"could not load train of .*--data-dir") as raised:
+    with pytest.raises(UserError, match=r"could not load train of .*mnist: ") as raised:
         load("ylecun/mnist", "train", ["image", "label"], tmp_path)
     assert "\n" not in str(raised.value)
+    assert "--data-dir" not in str(raised.value), "it is a local copy already"
 
 
 def test_folder_without_files(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"could not load the training rows of .*--data-dir"):
+    with pytest.raises(UserError, match=r"could not load the training rows of .*empty: .* any data files"):
         ColumnStream("empty", "text", tmp_path)
+
+
+def test_unreachable_hub(monkeypatch):
+    monkeypatch.delenv("GRADSURGERY_DATA", raising=False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=r"could not load train of nobody/nothing: .*; a local copy .* --data-dir"):
+        load("nobody/nothing", "train", ["text"])

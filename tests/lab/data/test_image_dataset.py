@@ -38,7 +38,7 @@ def test_chosen_classes_are_renumbered_from_zero():
 
 @pytest.mark.parametrize("classes", ["5", "5-", "9-5", "0-10", "a-b"])
 def test_invalid_classes(classes):
-    with pytest.raises(UserError, match="classes must be all or a range within 0-9, but got"):
+    with pytest.raises(UserError, match="classes of digits must be all or a range within 0-9, but got"):
         load_images("digits", None, held_out=False, count=10, classes=classes)
 
 
@@ -47,8 +47,7 @@ def test_rows_are_the_first_or_evenly_spaced_if_those_lack_a_class(imagenet):
     assert imagenet_rows(imagenet, count=4).labels.tolist() == [0, 300, 600, 900]
     chosen = imagenet_rows(imagenet, classes="200-500")
     assert (chosen.labels.tolist(), chosen.classes) == ([0, 100, 200, 300], 301)
-    third = imagenet_rows(imagenet).image(2)
-    assert np.asarray(chosen.image(0)).mean() == pytest.approx(np.asarray(third).mean())
+    np.testing.assert_array_equal(chosen.read(0, np.asarray), imagenet_rows(imagenet).read(2, np.asarray))
     with pytest.raises(UserError, match=r"train of .* has no image of the classes 1-99"):
         imagenet_rows(imagenet, classes="1-99")
 
@@ -59,7 +58,57 @@ def test_images_of_several_sizes_do_not_fit_in_one_array(imagenet):
         load_images("ILSVRC/imagenet-1k", imagenet, held_out=False, count=10)
 
 
+@pytest.mark.parametrize("label", [0, -1])
+def test_one_class_only(tmp_path, label):
+    write_images(tmp_path, [label, label])
+    with pytest.raises(UserError, match=f"training needs at least two classes, but me/animals has {label + 1}"):
+        load_images("me/animals", tmp_path, held_out=False, count=2)
+    with pytest.raises(UserError, match="training needs at least two classes, but got '5-5'"):
+        load_images("digits", None, held_out=False, count=10, classes="5-5")
+    write_images(tmp_path, [0, 0], split="test")
+    assert len(load_images("me/animals", tmp_path, held_out=True, count=2)) == 2
+
+
+def test_no_images(tmp_path):
+    write_images(tmp_path, [])
+    with pytest.raises(UserError, match=r"could not load train of .*animals: .* no data"):
+        load_images("me/animals", tmp_path, held_out=False, count=2)
+
+
+def test_missing_label(tmp_path):
+    write_images(tmp_path, [0, 1, None])
+    with pytest.raises(UserError, match="labels must be integers, but row 2 of train of me/animals has 'None'"):
+        load_images("me/animals", tmp_path, held_out=False, count=3)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ({"bytes": b"junk", "path": None}, "unknown image format"),
+        ({"bytes": encode_image(np.zeros((64, 64, 3), np.uint8))["bytes"][:400], "path": None}, "(?i:.*trunc)"),
+        ({"bytes": None, "path": "/nowhere/a.png"}, ".*No such file or directory: '/nowhere/a.png'"),
+    ],
+)
+def test_unreadable_image(tmp_path, cell, reason):
+    write_images(tmp_path, [0, 1], images=[encode_image(np.zeros((8, 8, 3), np.uint8)), cell])
+    with pytest.raises(UserError, match=r"could not read the image in row 1 of me/animals: " + reason):
+        load_images("me/animals", tmp_path, held_out=False, count=2)
+
+
+def test_missing_image(tmp_path):
+    write_images(tmp_path, [0, 1], images=[{"bytes": None, "path": None}] * 2)
+    with pytest.raises(UserError, match="row 0 of me/animals has no image"):
+        load_images("me/animals", tmp_path, held_out=False, count=2)
+
+
+def test_no_split_to_evaluate_on(tmp_path):
+    write_images(tmp_path, [0, 1])
+    message = "me/animals must have a split validation or test to evaluate on, but has train"
+    with pytest.raises(UserError, match=message):
+        load_images("me/animals", tmp_path, held_out=True, count=2)
+
+
 def test_text_labels(tmp_path):
     write_images(tmp_path, ["cat"])
-    with pytest.raises(UserError, match="labels must be integers, but train of me/animals has 'cat'"):
+    with pytest.raises(UserError, match="labels must be integers, but row 0 of train of me/animals has 'cat'"):
         load_images("me/animals", tmp_path, held_out=False, count=1)

@@ -13,7 +13,7 @@ from gradsurgery.lab.data.images.builtin import digits, photographs
 from gradsurgery.lab.data.images.dataset import ImageDataset
 from gradsurgery.lab.data.images.disk import DiskSource
 from gradsurgery.lab.data.images.memory import MemorySource
-from tests.lab.sweeps.test_workers import children, wait_until_ended
+from tests.lab.sweeps.test_workers import children, wait_for_exit
 
 
 def disk_source(folder, size):
@@ -119,4 +119,4 @@ if __name__ == "__main__":
         workers = [pid for pid in children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         assert workers
         process.kill()
-    wait_until_ended(workers)
+    wait_for_exit(workers)

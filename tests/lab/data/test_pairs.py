@@ -101,7 +101,7 @@ def test_special_tokens_in_a_text_are_plain_text():
     assert decode(tokenizer, encode(tokenizer, ["a <pad> house <end> of"])) == ["a <pad> house <end> of"]
 
 
-@pytest.mark.parametrize("translation", [{"fr": "x", "en": "y"}, "a house"])
+@pytest.mark.parametrize("translation", [{"fr": "x", "en": "y"}, {"en": 1, "de": 2}])
 def test_translation_without_english_or_german(data_dir, translation):
     (data_dir / "news" / "train.jsonl").write_text(json.dumps({"translation": translation}) + "\n")
     with pytest.raises(UserError, match=r"each translation in news must have an en and a de text, but one is "):

@@ -53,6 +53,7 @@ class ColumnStream:
         hub_id: see ``load``.
         column: name of the column.
         data_dir: see ``load``.
+        dtype: required type of each value.
         held_out: read the rows to evaluate on.
         limit: maximum number of rows, by default taken from the beginning.
         spread: take them at equal distances from the whole dataset instead, which reads it twice.
@@ -64,6 +65,7 @@ class ColumnStream:
         column: str,
         data_dir: Path | None = None,
         *,
+        dtype: type = str,
         held_out: bool = False,
         limit: int | None = None,
         spread: bool = False,
@@ -75,7 +77,8 @@ class ColumnStream:
         self._split = test if held_out and test else "train"
         self._first = HELD_OUT_ROWS if not held_out and test is None else 0
         self._last = HELD_OUT_ROWS if held_out and test is None else None
-        self._source, self._column, self._limit, self._spread = source, column, limit, spread
+        self._source, self._column, self._dtype = source, column, dtype
+        self._limit, self._spread = limit, spread
 
     @property
     def key(self) -> str:
@@ -95,7 +98,18 @@ class ColumnStream:
     def _values(self) -> Iterator[Any]:
         with _translate_errors(self._split, self._source):
             batches = self._builder.as_streaming_dataset(split=self._split).iter(batch_size=1000)
-            yield from islice(self._checked_values(batches), self._first, self._last)
+            values = islice(self._checked_values(batches), self._first, self._last)
+            first = next(values, None)
+            if first is None:
+                raise UserError(self._describe_emptiness())
+            yield first
+            yield from values
+
+    def _describe_emptiness(self) -> str:
+        if not self._first:
+            return f"{self._split} of {self._source} has no rows"
+        held_out = f"its first {HELD_OUT_ROWS} rows are held out"
+        return f"{self._source} has no test split, so {held_out}, and no rows are left to train on"
 
     def _checked_values(self, batches: Any) -> Iterator[Any]:
         row = 0
@@ -104,6 +118,11 @@ class ColumnStream:
             for value in batch[self._column]:
                 if value is None:
                     raise UserError(f"row {row} of {self._split} in {self._source} has no {self._column}")
+                if not isinstance(value, self._dtype):
+                    raise UserError(
+                        f"the {self._column} in row {row} of {self._split} in {self._source} must be a "
+                        f"{self._dtype.__name__}, but is {str(value)[:40]}"
+                    )
                 yield value
                 row += 1
 
@@ -111,7 +130,8 @@ class ColumnStream:
 def check_columns(source: str, columns: Sequence[str], present: Sequence[str]) -> None:
     """Raise if a required column is missing."""
     if any(column not in present for column in columns):
-        raise UserError(f"{source} must have the columns {', '.join(columns)}, but has {', '.join(present)}")
+        required = f"the column{'s' if len(columns) > 1 else ''} {', '.join(columns)}"
+        raise UserError(f"{source} must have {required}, but has {', '.join(present)}")
 
 
 def _resolve(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:
@@ -139,7 +159,7 @@ def _builder(source: str, configuration: str | None) -> Any:
 
 
 def _split_names(builder: Any) -> list[str]:
-    return list(builder.info.splits or builder.config.data_files)
+    return [str(split) for split in builder.info.splits or builder.config.data_files]
 
 
 @contextmanager
@@ -149,9 +169,11 @@ def _translate_errors(what: str, source: str) -> Iterator[None]:
         yield
     except UserError:
         raise
+    except StopIteration as error:  # how datasets streams an empty file
+        raise UserError(f"{what} of {source} has no rows") from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        hint = f"; a local copy can be given with --data-dir or {DATA_DIR_VARIABLE}"
         raise UserError(
-            f"could not load {what} of {source} ({reason}); to use a local copy, give its parent folder with "
-            f"--data-dir or {DATA_DIR_VARIABLE}"
+            f"could not load {what} of {source}: {reason}{'' if Path(source).is_dir() else hint}"
         ) from error

@@ -1,14 +1,16 @@
 """A dataset of labelled images, each decoded on access."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from gradsurgery.lab.data.holdout import held_out_split
 from gradsurgery.lab.data.hub import check_columns, load, split_names
+from gradsurgery.lab.data.images.arrays import Array
 from gradsurgery.lab.data.shuffle import evenly_spaced
 from gradsurgery.lab.errors import UserError
 
@@ -30,17 +32,20 @@ class ImageDataset:
     def __init__(self, name: str, data_dir: Path | None, *, held_out: bool, classes: str, count: int) -> None:
         import datasets
 
-        split = "train"
-        if held_out:
-            split = held_out_split(split_names(name, data_dir), ("validation",)) or "test"
+        splits = split_names(name, data_dir)
+        split = held_out_split(splits, ("validation", "test")) if held_out else "train"
+        if split is None:
+            raise UserError(f"{name} must have a split validation or test to evaluate on, but has {', '.join(splits)}")
         rows = load(name, split, ("label",), data_dir)
         column = next((column for column in ("image", "img") if column in rows.column_names), "image")
         check_columns(name, (column, "label"), rows.column_names)
         labels = np.asarray(rows["label"][:])
         if not np.issubdtype(labels.dtype, np.integer):
-            raise UserError(f"labels must be integers, but {split} of {name} has {str(labels[0])[:40]!r}")
+            values = enumerate(rows.with_format(None)["label"][:])
+            row, value = next(((row, value) for row, value in values if type(value) is not int), (0, labels[0]))
+            raise UserError(f"labels must be integers, but row {row} of {split} of {name} has {str(value)[:40]!r}")
         known = getattr(rows.features["label"], "num_classes", None) or 1 + int(labels.max())
-        first, last = class_range(classes, known)
+        first, last = class_range(name, classes, known, held_out=held_out)
         chosen = np.flatnonzero((labels >= first) & (labels <= last))
         if not len(chosen):
             raise UserError(f"{split} of {name} has no image of the classes {classes}")
@@ -55,15 +60,27 @@ class ImageDataset:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def image(self, index: int) -> Image.Image:
-        """Open an image; PIL decodes its pixels when they are first read."""
-        cell: Any = next(iter(self._rows[int(self._rows_chosen[index])].values()))
-        return Image.open(io.BytesIO(cell["bytes"]) if cell["bytes"] else cell["path"])
+    def read(self, index: int, decode: Callable[[Image.Image], Array]) -> Array:
+        """Open an image and decode it; PIL reads the pixels no earlier than ``decode`` needs them."""
+        row = int(self._rows_chosen[index])
+        cell: Any = next(iter(self._rows[row].values()))
+        if not cell or not (cell["bytes"] or cell["path"]):
+            raise UserError(f"row {row} of {self.name} has no image")
+        try:
+            with Image.open(io.BytesIO(cell["bytes"]) if cell["bytes"] else cell["path"]) as image:
+                return decode(image)
+        except (OSError, SyntaxError, ValueError) as error:  # PIL raises all of them for damaged files
+            reason = "unknown image format" if isinstance(error, UnidentifiedImageError) else error
+            raise UserError(f"could not read the image in row {row} of {self.name}: {reason}") from error
 
 
-def class_range(classes: str, known: int) -> tuple[int, int]:
-    """Parse ``all`` or a range such as ``0-4`` into the first and last class."""
+def class_range(name: str, classes: str, known: int, *, held_out: bool) -> tuple[int, int]:
+    """Parse ``all`` or a range such as ``0-4`` into the first and last class of the ``known`` classes of a dataset."""
+    if known < (1 if held_out else 2):
+        raise UserError(f"training needs at least two classes, but {name} has {known}")
     first, _, last = ("0", "", str(known - 1)) if classes == "all" else classes.partition("-")
     if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < known):
-        raise UserError(f"classes must be all or a range within 0-{known - 1}, but got {classes!r}")
+        raise UserError(f"classes of {name} must be all or a range within 0-{known - 1}, but got {classes!r}")
+    if first == last and not held_out:
+        raise UserError(f"training needs at least two classes, but got {classes!r}")
     return int(first), int(last)

@@ -91,8 +91,9 @@ class _TrainingExamples:
         position = (self._start + step) * self._batch + self._shard.start + offset
         index = int(epoch_indices(len(self._dataset), 1, self._seeds, position)[0])
         rng = np.random.default_rng([*self._seeds, position, 1])
-        image = self._dataset.image(index)
-        pixels = crop_and_resize(image, random_crop(*image.size, rng), self._size)
+        pixels = self._dataset.read(
+            index, lambda image: crop_and_resize(image, random_crop(*image.size, rng), self._size)
+        )
         return {"pixels": pixels[:, ::-1] if rng.random() < 0.5 else pixels, "labels": self._dataset.labels[index]}
 
 
@@ -107,11 +108,10 @@ class _EvaluationExamples:
 
     def __getitem__(self, position: Any) -> dict[str, Array]:
         index = int(self._indices[position])
-        image = self._dataset.image(index)
-        return {
-            "pixels": crop_and_resize(image, center_crop(*image.size, 7 / 8), self._size),
-            "labels": self._dataset.labels[index],
-        }
+        pixels = self._dataset.read(
+            index, lambda image: crop_and_resize(image, center_crop(*image.size, 7 / 8), self._size)
+        )
+        return {"pixels": pixels, "labels": self._dataset.labels[index]}
 
 
 def _init_worker(number: int, count: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from gradsurgery.lab.data.images.arrays import Array, ImageArrays
 from gradsurgery.lab.data.images.builtin import IMAGES
@@ -57,14 +58,13 @@ def load_images(name: str, data_dir: Path | None, *, held_out: bool, count: int,
     """Load images into memory; for the arguments see ``image_source`` and ``ImageDataset``."""
     if name in IMAGES:
         images = IMAGES[name](held_out)
-        first, last = class_range(classes, images.classes)
+        first, last = class_range(name, classes, images.classes, held_out=held_out)
         chosen = images[(images.labels >= first) & (images.labels <= last)][:count]
         return replace(chosen, labels=chosen.labels - first, classes=last - first + 1)
     dataset = ImageDataset(name, data_dir, held_out=held_out, classes=classes, count=count)
     pixels: list[Array] = []
     for index in range(len(dataset)):
-        image = dataset.image(index)
-        decoded = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+        decoded = dataset.read(index, _decode)
         if pixels and decoded.shape != pixels[0].shape:
             raise UserError(
                 f"images held in memory must all have one size and one number of channels, but {name} has "
@@ -73,3 +73,7 @@ def load_images(name: str, data_dir: Path | None, *, held_out: bool, count: int,
         pixels.append(decoded)
     stacked = np.stack(pixels)
     return ImageArrays(stacked if stacked.ndim == 4 else stacked[..., None], dataset.labels, dataset.classes)
+
+
+def _decode(image: Image.Image) -> Array:
+    return np.asarray(image if image.mode == "L" else image.convert("RGB"))

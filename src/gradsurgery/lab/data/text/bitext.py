@@ -40,7 +40,9 @@ class Bitext(Iterable[SentencePair]):
             self._pairs = SENTENCE_PAIRS[name](held_out)[:limit]
             self.key = hashlib.sha256(repr(self._pairs).encode()).hexdigest()
         else:
-            self._pairs = ColumnStream(name, "translation", data_dir, held_out=held_out, limit=limit, spread=spread)
+            self._pairs = ColumnStream(
+                name, "translation", data_dir, dtype=dict, held_out=held_out, limit=limit, spread=spread
+            )
             self.key = self._pairs.key
 
     def __iter__(self) -> Iterator[SentencePair]:
@@ -49,6 +51,6 @@ class Bitext(Iterable[SentencePair]):
             yield from self._pairs
             return
         for row in self._pairs:
-            if not isinstance(row, dict) or row.get("en") is None or row.get("de") is None:
+            if not (isinstance(row.get("en"), str) and isinstance(row.get("de"), str)):
                 raise UserError(f"each translation in {self.name} must have an en and a de text, but one is {row}")
             yield row["en"], row["de"]
