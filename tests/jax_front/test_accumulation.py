@@ -94,3 +94,26 @@ def test_bad_arguments_get_one_sentence():
         tx.update(PARAMS, tx.init(PARAMS), aux=(PARAMS, PARAMS))
     with pytest.raises(TypeError, match="aux is missing"):
         tx.update(PARAMS, tx.init(PARAMS))
+
+
+@pytest.mark.parametrize("scanned", [False, True], ids=["steps", "scan"])
+@pytest.mark.parametrize("optimiser", [optax.adam(0.01), optax.sgd(0.01, momentum=0.9)], ids=["adam", "momentum"])
+@pytest.mark.parametrize("gradient_type", [jnp.bfloat16, jnp.float32], ids=["bf16", "f32"])
+def test_bfloat16_parameters_train_with_accumulation(optimiser, gradient_type, scanned):
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
+    tx = gsj.accumulate(optax.chain(gsj.surgery(gs.bloop(lam=0.1)), optimiser), every=2)
+
+    def step(carry, _):
+        params, state = carry
+        gradients = jax.tree.map(lambda leaf: jnp.ones_like(leaf, gradient_type), params)
+        updates, state = tx.update(gradients, state, params, aux=gradients)
+        return (optax.apply_updates(params, updates), state), None
+
+    carry = start = params, tx.init(params)
+    if scanned:
+        carry, _ = jax.lax.scan(step, carry, length=4)
+    else:
+        for _ in range(4):
+            carry, _ = jax.jit(step)(carry, None)
+    assert (flat(carry[0]) < -0.015).all()  # two steps of 0.01 or more
+    assert jax.tree.map(lambda leaf: leaf.dtype, carry) == jax.tree.map(lambda leaf: leaf.dtype, start)

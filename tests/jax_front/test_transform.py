@@ -279,3 +279,58 @@ def test_main_gradients_of_integers_are_refused():
     tx = gsj.surgery(gs.bloop(lam=0.1))
     with pytest.raises(TypeError, match="but main is of type int32"):
         tx.update(jnp.ones(3, int), tx.init(jnp.ones(3)), aux=jnp.ones(3))
+
+
+@pytest.mark.parametrize(("leaf", "sentence"), [
+    (1.0, r"^parameters are arrays, but params\['w'\] is of type float$"),
+    (jnp.ones(3, int), r"^parameters are real or complex numbers, but params\['w'\] is of type int32$"),
+])  # fmt: skip
+@pytest.mark.parametrize("wrap", [lambda tx: tx, lambda tx: gsj.accumulate(tx, every=2)], ids=["surgery", "accumulate"])
+def test_parameters_that_are_no_float_arrays_are_refused(leaf, sentence, wrap):
+    with pytest.raises(TypeError, match=sentence):
+        wrap(gsj.surgery(gs.bloop(lam=0.1))).init({"w": leaf})
+
+
+def test_gradients_that_are_python_floats_are_refused():
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    with pytest.raises(TypeError, match=r"^gradients are arrays, but main\['w'\] is of type float$"):
+        tx.update({"w": 1.0}, tx.init({"w": jnp.ones(())}), aux={"w": 1.0})
+
+
+@pytest.mark.parametrize(("other", "sentence"), [
+    (gs.bloop(lam=0.1), r"has 2 averages and 0 numbers in memory, but got one with 1 average and 0 numbers"),
+    (gs.gradvac(), r"has 2 averages and 0 numbers in memory, but got one with 0 averages and 1 number in memory"),
+], ids=repr)  # fmt: skip
+def test_the_state_of_another_method_is_refused(other, sentence):
+    main = jnp.ones(3)
+    with pytest.raises(ValueError, match=sentence):
+        gsj.surgery(gs.bloop(lam=(0.1, 0.1))).update(main, gsj.surgery(other).init(main), aux=(main, main))
+
+
+def test_the_state_of_other_parameters_is_refused():
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    with pytest.raises(ValueError, match="averages in the state have the tree structure of main's gradients"):
+        tx.update({"a": jnp.ones(3)}, tx.init({"b": jnp.ones(3)}), aux={"a": jnp.ones(3)})
+
+
+def test_a_state_without_diagnostics_gets_them_in_the_next_step():
+    main = jnp.ones(3)
+    state = gsj.surgery(gs.bloop(lam=0.1)).init(main)
+    _, state = gsj.surgery(gs.bloop(lam=0.1), measure=True).update(main, state, aux=main)
+    assert "cos_main_aux" in state.diagnostics
+    _, state = gsj.surgery(gs.bloop(lam=0.1)).update(main, state, aux=main)
+    assert "cos_main_aux" not in state.diagnostics
+
+
+MASKS = {
+    "masked": lambda tx: optax.masked(tx, {"a": True, "b": False}),
+    "partition": lambda tx: optax.partition({"on": tx, "off": optax.set_to_zero()}, {"a": "on", "b": "off"}),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_a_mask_that_leaves_aux_whole_is_refused_by_naming_the_option(mask):
+    params = {"a": jnp.ones(2), "b": jnp.ones(1)}
+    tx = mask(gsj.surgery(gs.bloop(lam=0.5)))
+    with pytest.raises(ValueError, match="only main is masked: pass mask_compatible_extra_args=True"):
+        tx.update(params, tx.init(params), params, aux=params)

@@ -122,7 +122,10 @@ def _is_tracked(axis_name: str) -> bool:
 
 
 def _varying_axes(x: jax.Array) -> frozenset[str]:
-    return getattr(jax.typeof(x), "vma", frozenset())
+    kind: Any = jax.typeof(x)
+    if hasattr(kind, "manual_axis_type"):
+        return kind.manual_axis_type.varying
+    return getattr(kind, "vma", frozenset())  # its name before jax 0.10
 
 
 def _times(weight: jax.Array, leaf: jax.Array) -> jax.Array:

@@ -1,0 +1,79 @@
+"""Inside ``shard_map``, where code sees one shard: inner products are summed over the axes that ``axis_name`` gives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+from numpy.testing import assert_allclose
+
+import gradsurgery as gs
+import gradsurgery.jax as gsj
+from tests.jax_front.trees import flat
+from tests.methods.catalogue import ALL
+
+SHAPES = {"matrix": (8, 4), "bias": (5,), "rows": (3, 8)}
+ONE_AXIS = ({"x": 8}, {"matrix": PartitionSpec("x"), "bias": PartitionSpec(), "rows": PartitionSpec(None, "x")})
+TWO_AXES = (
+    {"x": 4, "y": 2},
+    {"matrix": PartitionSpec("x", "y"), "bias": PartitionSpec(), "rows": PartitionSpec(None, "y")},
+)
+ALL_SHARDED = ({"x": 8}, {"matrix": PartitionSpec("x"), "rows": PartitionSpec(None, "x")})
+
+
+def run(method, axis_name, gradients, mesh_axes, specs, **options):
+    """Three steps, each inside ``shard_map``; the last direction and the averages, as one vector."""
+    tx = gsj.surgery(method, axis_name=axis_name)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(*mesh_axes.values()), tuple(mesh_axes))
+    state = tx.init(gradients[0])
+    state_specs = jax.tree.map(lambda _: PartitionSpec(), state)._replace(averages=(specs,) * len(state.averages))
+    update = jax.jit(
+        jax.shard_map(
+            lambda main, aux, state: tx.update(main, state, aux=aux),
+            mesh=mesh,
+            in_specs=(specs, (specs,) * (len(gradients) - 1), state_specs),
+            out_specs=(specs, state_specs),
+            **options,
+        )
+    )
+    for _ in range(3):
+        direction, state = update(gradients[0], tuple(gradients[1:]), state)
+    return flat((direction, state.averages))
+
+
+def expect(method, gradients):
+    tx = gsj.surgery(method)
+    state = tx.init(gradients[0])
+    for _ in range(3):
+        direction, state = jax.jit(tx.update)(gradients[0], state, aux=tuple(gradients[1:]))
+    return flat((direction, state.averages))
+
+
+def draw(count, names):
+    rng = np.random.default_rng(0)
+    return [{name: jnp.asarray(rng.normal(size=SHAPES[name]), jnp.float32) for name in names} for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("method", "aux_count"),
+    [ALL[name] for name in ("bloop", "bloop two levels", "pcgrad average", "gradvac", "mixed two")],
+)
+def test_sharded_parameters_give_the_single_device_result(method, aux_count):
+    gradients = draw(1 + aux_count, SHAPES)
+    assert_allclose(run(method, "x", gradients, *ONE_AXIS), expect(method, gradients), rtol=1e-4, atol=1e-5)
+
+
+def test_a_mesh_of_two_axes_where_some_leaves_are_replicated_over_one():
+    method, gradients = gs.bloop(lam=0.5, rho=0.1), draw(2, SHAPES)
+    assert_allclose(run(method, ("x", "y"), gradients, *TWO_AXES), expect(method, gradients), rtol=1e-4, atol=1e-5)
+
+
+def test_without_checks_of_replication_every_leaf_counts_as_sharded():
+    method, gradients = gs.bloop(lam=0.5, rho=0.1), draw(2, ["matrix", "rows"])
+    sharded = run(method, "x", gradients, *ALL_SHARDED, check_vma=False)
+    assert_allclose(sharded, expect(method, gradients), rtol=1e-4, atol=1e-5)
+
+
+def test_without_axis_name_shard_map_refuses_a_state_that_differs_between_shards():
+    with pytest.raises(ValueError, match="out_specs"):
+        run(gs.bloop(lam=0.5, rho=0.1), None, draw(2, ["matrix", "rows"]), *ALL_SHARDED)
