@@ -109,8 +109,8 @@ def test_a_changed_setting_makes_another_run():
         ({"settings": {"epochs": "many"}}, "the setting epochs must be a whole number from 1 to 1000000000"),
         ({"settings": {"epochs": "99999999999999999999999"}}, "the setting epochs must be a whole number from 1"),
         ({"settings": {"data": "foo"}}, "the setting data must be one of digits, mnist, but got 'foo'"),
-        ({"settings": {"batch": "100000"}}, "at least one batch of 100000, but an epoch has only 1437 examples"),
-        ({"settings": {"rows_per_epoch": "1000"}}, "each of the 1000 rows of an epoch takes at least one batch"),
+        ({"settings": {"batch": "100000"}}, "1437 examples are too few for rows_per_epoch=1 and batch=100000"),
+        ({"settings": {"rows_per_epoch": "1000"}}, "1437 examples are too few for rows_per_epoch=1000 and batch=128"),
     ],
 )
 def test_a_bad_grid_is_one_sentence(given, sentence):
@@ -130,7 +130,7 @@ def test_a_bad_grid_is_one_sentence(given, sentence):
             {"settings": {"blocks": "1,x"}},
             "the number of blocks in each stage, such as 3,4,6,3, but got '1,x'",
         ),
-        ("weights", {"settings": {"batch": "321"}}, "at least one batch of 321, but an epoch has only 320 examples"),
+        ("weights", {"settings": {"batch": "321"}}, "320 examples are too few for rows_per_epoch=1 and batch=321"),
         ("language", {"settings": {"steps": "30"}}, "steps must be a multiple of rows, but got 30 steps and 20 rows"),
         ("translation", {"settings": {"buckets": "9"}}, "the setting buckets must be a whole number from 1 to 8"),
         ("translation", {"settings": {"vocabulary": "258"}}, "vocabulary must be a whole number from 259 to 65535"),

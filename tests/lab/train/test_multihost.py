@@ -1,4 +1,4 @@
-"""Two real processes that train one run together, through the command line."""
+"""Several processes that train one run together; as real processes, through the command line."""
 
 import socket
 import subprocess
@@ -12,86 +12,96 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader, join
 
-VISION = ["train_images=128", "epochs=8", "rows_per_epoch=1", "evaluated=64", "blocks=1", "width=4"]
+IMAGES = ["train_images=128", "epochs=8", "rows_per_epoch=1", "evaluated=64", "blocks=1", "width=4"]
 TEXT = ["steps=6", "rows=3", "evaluated=2"]
 
 
-def sweep(name, settings, folder):
-    changed = [part for setting in settings for part in ("--set", setting)]
+def sweep_command(name, settings, folder):
+    changes = [part for setting in settings for part in ("--set", setting)]
     grid = ["--methods", "bloop", "--lams", "0.3", "--rhos", "0.1"]
-    return ["sweep", name, *grid, *changed, "--checkpoint-every", "0", "--folder", str(folder)]
+    return ["sweep", name, *grid, *changes, "--checkpoint-every", "0", "--folder", str(folder)]
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return one.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        return server.getsockname()[1]
 
 
-def begun(command):
-    """Two processes that run the same command."""
+def start_two(command):
+    """Start two processes that train together."""
     port = free_port()
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "gradsurgery.lab.cli", *command, "--process", f"{number}/2@localhost:{port}"],
+            [sys.executable, "-m", "gradsurgery.lab.cli", *command, "--process", f"{index}/2@localhost:{port}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for number in range(2)
+        for index in range(2)
     ]
 
 
-def together(command):
-    """What two processes print that run the same command."""
-    both = begun(command)
-    found = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], found
-    return [printed for printed, _ in found]
+def run_two(command):
+    """What two processes print that train together, the leader first."""
+    processes = start_two(command)
+    printed = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], printed
+    return [out for out, _ in printed]
 
 
-@pytest.mark.parametrize(("name", "settings"), [("imagenet-cifar10", VISION), ("language", TEXT)])
-def test_two_processes_train_as_one(name, settings, tmp_path):
-    command = sweep(name, settings, tmp_path / "both")
-    if name == "imagenet-cifar10":  # killed on the way
-        both = begun(command)
-        while not any((tmp_path / "both").glob("checkpoints/*/[0-9]")):
-            assert both[0].poll() is None, "it ended before it could be killed"
-            time.sleep(0.02)
-        for process in both:
-            process.kill()
-            process.communicate()
-        assert any((tmp_path / "both").glob("checkpoints/*/[0-9]"))
-    leader, other = together(command)
+def assert_same_as_one_process(name, settings, folder, single_folder):
+    assert main(sweep_command(name, settings, single_folder)) == 0
+    metrics = []
+    for place in (folder, single_folder):
+        with Store(place / "store.sqlite") as store:
+            (record,) = store.select(name)
+        assert record.status == "done"
+        metrics.append(record.metrics)
+    for row, expected in zip(*metrics, strict=True):
+        assert row == pytest.approx(expected, rel=2e-3, abs=2e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(tmp_path):
+    command = sweep_command("language", TEXT, tmp_path / "two")
+    leader, other = run_two(command)
     assert "[1/1] bloop" in leader
     assert "report:" in leader
     assert "report:" not in other
-    assert main(sweep(name, settings, tmp_path / "one")) == 0
-    found = []
-    for folder in ("both", "one"):
-        with Store(tmp_path / folder / "store.sqlite") as store:
-            (record,) = store.select(name)
-        assert record.status == "done"
-        found.append(record.metrics)
-    for row, expected in zip(*found, strict=True):
-        assert row == pytest.approx(expected, rel=1e-3, abs=1e-3)
-    assert not any((tmp_path / "both" / "checkpoints").glob("*/*"))
-    leader, _ = together(command)
+    assert_same_as_one_process("language", TEXT, tmp_path / "two", tmp_path / "one")
+    leader, _ = run_two(command)
     assert "(in the store)" in leader
 
 
-def test_one_process_leads_and_agrees_with_itself():
+@pytest.mark.slow
+def test_two_processes_resume_after_both_are_killed(tmp_path):
+    command = sweep_command("imagenet-cifar10", IMAGES, tmp_path / "two")
+    processes = start_two(command)
+    while not any((tmp_path / "two").glob("checkpoints/*/[0-9]")):
+        assert processes[0].poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    for process in processes:
+        process.kill()
+        process.communicate()
+    assert any((tmp_path / "two").glob("checkpoints/*/[0-9]"))
+    run_two(command)
+    assert_same_as_one_process("imagenet-cifar10", IMAGES, tmp_path / "two", tmp_path / "one")
+    assert not any((tmp_path / "two" / "checkpoints").glob("*/*"))
+
+
+def test_a_single_process_is_the_leader():
     assert is_leader()
     assert broadcast_from_leader(True, False) == (True, False)
 
 
-@pytest.mark.parametrize("which", ["0", "2/2@host:1", "0/2", "0/2@host", "x/2@host:1"])
-def test_a_process_that_makes_no_sense_gets_one_sentence(which):
-    with pytest.raises(UserError, match="a process is auto, or its number and their count as 0/2@host:1234, but got"):
-        join(which)
+@pytest.mark.parametrize("process", ["0", "2/2@host:1", "0/2", "0/2@host", "x/2@host:1"])
+def test_a_malformed_process_is_one_sentence(process):
+    with pytest.raises(UserError, match="a process is auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234, but got"):
+        join(process)
 
 
-def test_processes_that_train_together_have_no_workers(capsys, tmp_path):
-    command = [*sweep("weights", [], tmp_path), "--process", "0/2@localhost:1", "--workers", "2"]
+def test_processes_that_train_together_take_no_workers(capsys, tmp_path):
+    command = [*sweep_command("weights", [], tmp_path), "--process", "0/2@localhost:1", "--workers", "2"]
     assert main(command) == 2
-    assert "processes that train together share every run, so --process takes no --workers" in capsys.readouterr().err
+    assert "--process takes no --workers" in capsys.readouterr().err

@@ -61,7 +61,7 @@ class Checkpoint:
         aside = self._folder / f"{chunks}.unreadable"
         shutil.rmtree(aside, ignore_errors=True)
         (self._folder / str(chunks)).rename(aside)
-        _LOG.warning("could not read a checkpoint, renamed it to %s: %s", aside, error)
+        _LOG.warning("a checkpoint could not be read and was renamed to %s: %s", aside, error)
 
     def clear(self) -> None:
         """Remove all checkpoints of this run."""

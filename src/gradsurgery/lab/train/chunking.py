@@ -26,7 +26,7 @@ def chunk_epochs(epochs: int, examples: int, batch: int, rows_per_epoch: int) ->
     steps = examples // batch // rows_per_epoch
     if steps == 0:
         raise UserError(
-            f"each of the {rows_per_epoch} rows of an epoch takes at least one batch of {batch}, but an epoch has only "
-            f"{examples} examples"
+            f"an epoch must have at least one batch for each recorded row, but {examples} examples are too few for "
+            f"rows_per_epoch={rows_per_epoch} and batch={batch}"
         )
     return epochs * rows_per_epoch, steps
