@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -100,3 +101,8 @@ def test_lam_ticks_leave_labels_out_where_they_would_crowd():
 def test_lam_0_has_a_position_on_a_logarithmic_axis():
     assert lam_positions([0.0, 0.01, 1.0]) == {0.0: 0.001, 0.01: 0.01, 1.0: 1.0}
     assert lam_positions([0.0])[0.0] > 0
+
+
+def test_an_infinite_lam_has_a_tick_beyond_the_others():
+    assert lam_ticks([0.1, math.inf]) == {0.1: "0.1", math.inf: "∞"}
+    assert lam_positions([0.1, 1.0, math.inf])[math.inf] == 10

@@ -153,6 +153,7 @@ UNUSUAL = {
     "negative losses": (sweep(negative=True), 2),
     "no weight": ([run("mgda", lam=None), run("mixed", lam=0.1), run("mixed", lam=0.2)], 2),
     "weight 0": ([run(lam=lam) for lam in (0.0, 0.1)], 2),
+    "infinite weight": ([run(lam=0.1), replace(run(), spec=replace(run().spec, lam=float("inf")))], 2),
     "one row per run": ([ending("mixed", lam, 1.0, 1.0) for lam in (0.1, 0.2)], 2),
     "diverged": ([run(diverged=True)], 0),
     "unfinished": ([run(status="running"), replace(run(seed=1, status="running"), metrics=())], 0),

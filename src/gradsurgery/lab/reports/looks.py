@@ -147,7 +147,7 @@ def lam_ticks(lams: Iterable[float | None], room: int = 4) -> dict[float, str]:
         {0.0: '0', 0.0001: '10⁻⁴', 0.000316: '', 0.001: '10⁻³', 0.00316: '', 0.01: '10⁻²'}
     """
     shown = sorted({lam for lam in lams if lam is not None})
-    powers = {lam: round(math.log10(lam)) for lam in shown if lam > 0 and _is_power_of_ten(lam)}
+    powers = {lam: round(math.log10(lam)) for lam in shown if 0 < lam < math.inf and _is_power_of_ten(lam)}
     if len(shown) <= 5 or len(powers) < 2:
         return {lam: number(lam) for lam in shown}
     step = 1 if len(powers) <= room else 2
@@ -162,12 +162,13 @@ def _is_power_of_ten(value: float) -> bool:
 
 
 def lam_positions(lams: Iterable[float]) -> dict[float, float]:
-    """The position of each λ on a logarithmic axis; 0 is drawn one decade left of the smallest positive λ.
+    """The position of each λ on a logarithmic axis, with 0 and ∞ one decade beyond the other λ.
 
     Example:
         >>> lam_positions([0.0, 0.1, 1.0])
         {0.0: 0.01, 0.1: 0.1, 1.0: 1.0}
     """
     shown = sorted(set(lams))
-    smallest = min((lam for lam in shown if lam > 0), default=1.0)
-    return {lam: lam or smallest / 10 for lam in shown}
+    proper = [lam for lam in shown if 0 < lam < math.inf] or [1.0]
+    beyond = {0.0: min(proper) / 10, math.inf: max(proper) * 10}
+    return {lam: beyond.get(lam, lam) for lam in shown}
