@@ -38,6 +38,11 @@ def test_long_lists_of_values_are_shortened():
     assert sentence.endswith("commit (c0, c1, c2, c3, … 9 values).")
 
 
+def test_long_values_are_shortened():
+    [sentence] = condition_warnings([trained_with(0, commit="a" * 40), trained_with(1, commit="b" * 40)])
+    assert sentence.endswith(f"commit ({'a' * 16}…, {'b' * 16}…).")
+
+
 def test_times_samples_and_reasons_are_not_conditions():
     records = [trained_with(seed, seconds=seed / 3, samples=f"[{seed}]", reason=f"{seed}") for seed in range(2)]
     assert condition_warnings(records) == []

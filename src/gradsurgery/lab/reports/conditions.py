@@ -8,6 +8,7 @@ from gradsurgery.lab.run import RunRecord, Setting
 _NOT_A_CONDITION = {"reason", "samples", "seconds"}
 _NOT_RECORDED = "not recorded"
 _MAX_VALUES = 4
+_MAX_LENGTH = 16
 
 
 def condition_warnings(records: Sequence[RunRecord]) -> list[str]:
@@ -48,7 +49,9 @@ def _differing(mappings: Iterable[Mapping[str, Setting]]) -> str:
 
 
 def _shorten(values: Sequence[str]) -> str:
-    shown = ", ".join(values[:_MAX_VALUES])
+    shown = ", ".join(
+        value if len(value) <= _MAX_LENGTH else f"{value[:_MAX_LENGTH]}…" for value in values[:_MAX_VALUES]
+    )
     return shown if len(values) <= _MAX_VALUES else f"{shown}, … {len(values)} values"
 
 
