@@ -17,9 +17,8 @@ Basis = jax.Array
 """Estimates of the top right singular vectors: columns, orthonormal up to rounding, largest singular value last."""
 
 _DEGREE = 6
-_EDGE = (
-    0.7  # lower bound, relative to the largest eigenvalue: with a steeper polynomial float32 keeps one direction only
-)
+_EDGE = 0.7
+"""Lower bound of the edge, relative to the largest eigenvalue: a steeper polynomial loses directions in float32."""
 
 
 def initial_basis(matrix: jax.Array, columns: int = 24) -> Basis:
