@@ -57,8 +57,8 @@ def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, mo
     assert resumed.metrics == straight.metrics
     assert resumed.samples == straight.samples
     if name == "translation":
-        assert 0 < straight.final["bleu_aux"] <= 100
-        assert 0 < straight.final["bleu_main"] <= 100
+        assert straight.final["bleu_aux"] > 40  # about 90 on several CPUs
+        assert straight.final["bleu_main"] > 40
         assert "bleu_aux" not in straight.metrics[-2]
         assert len(straight.samples) == 6
         assert all(sample.source and sample.reference and sample.output for sample in straight.samples)

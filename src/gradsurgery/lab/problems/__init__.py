@@ -1,4 +1,4 @@
-"""The problems of the paper, one declaration a file. Add a new one to ``PROBLEMS``; light to import (no jax)."""
+"""The problems of the paper, one declaration per file. Add a new one to ``PROBLEMS``; light to import (no jax)."""
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.problem import Problem

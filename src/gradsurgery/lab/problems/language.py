@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from gradsurgery.lab.grid import powers_of_ten
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
-from gradsurgery.lab.settings import Count, Name, PositiveFloat, Switch
-from gradsurgery.lab.train.chunking import chunk_steps
+from gradsurgery.lab.problems.transformer import TransformerSettings
+from gradsurgery.lab.settings import Count, Name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(TransformerSettings):
     """Settings of ``language`` and ``ema``."""
 
     main_data: Name
@@ -31,28 +31,8 @@ class Settings:
     """As ``main_data``."""
     aux_documents: Count
     """Documents to train on, at most; evenly spaced over the dataset, since news are sorted by date."""
-    layers: Count
-    heads: Count
-    """Attention heads in a layer; a divisor of the width."""
-    width: Count
-    """Of the residual stream."""
-    hidden: Count
-    """Width of the feed-forward layers."""
     length: Count
     """Bytes in a window."""
-    batch: Count
-    """Windows from each corpus in a step."""
-    learning_rate: PositiveFloat
-    steps: Count
-    rows: Count
-    """How often losses are recorded; a divisor of the steps."""
-    evaluated: Count
-    """Batches of each corpus and split that each evaluation looks at."""
-    sharded: Switch
-    """True to split parameters, averages and optimiser state over the devices."""
-
-    def __post_init__(self) -> None:
-        chunk_steps(self.steps, self.rows)
 
 
 DEMO = Settings(

@@ -19,12 +19,12 @@ from typing import Annotated
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import powers_of_ten
 from gradsurgery.lab.problem import COMPARED, Problem, Scale
-from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat, Switch, Whole
-from gradsurgery.lab.train.chunking import chunk_steps
+from gradsurgery.lab.problems.transformer import TransformerSettings
+from gradsurgery.lab.settings import Count, CountOrZero, Name, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(TransformerSettings):
     """Settings of ``translation``."""
 
     main_data: Name
@@ -41,31 +41,13 @@ class Settings:
     """Tokens of the longest sentence; pairs with a longer one are left out."""
     buckets: Annotated[int, Whole(most=8)]
     """Ranges of lengths that batches are drawn from; each is compiled separately."""
-    layers: Count
-    """Of the encoder, and of the decoder."""
-    heads: Count
-    """Attention heads in a layer; a divisor of the width."""
-    width: Count
-    """Of the residual stream."""
-    hidden: Count
-    """Width of the feed-forward layers."""
-    batch: Count
-    """Pairs from each corpus in a step."""
-    learning_rate: PositiveFloat
-    steps: Count
-    rows: Count
-    """How often losses are recorded; a divisor of the steps."""
-    evaluated: Count
-    """Batches of each corpus and split that each evaluation looks at."""
     translated: CountOrZero
     """Held-out sentences of each corpus that are translated for BLEU at the end; 0 for none."""
     bleu: Name
     """The tokenizer of sacrebleu: ``13a`` splits into words, ``char`` into characters."""
-    sharded: Switch
-    """True to split parameters, averages and optimiser state over the devices."""
 
     def __post_init__(self) -> None:
-        chunk_steps(self.steps, self.rows)
+        super().__post_init__()
         if self.buckets > self.length:
             raise UserError(f"buckets must be at most the length, but got {self.buckets} and {self.length}")
 

@@ -4,7 +4,7 @@ from gradsurgery.lab.errors import UserError
 
 
 def chunk_steps(steps: int, rows: int) -> tuple[int, int]:
-    """Divide steps into one chunk a row, or one a step if there are fewer steps. Returns chunks, steps in each.
+    """Divide steps into one chunk per row, or one per step if there are fewer steps. Returns chunks, steps in each.
 
     Example:
         >>> chunk_steps(600, 20)

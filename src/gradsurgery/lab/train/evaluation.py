@@ -1,4 +1,4 @@
-"""Losses over whole datasets, batch by batch: no more than one batch must fit in memory."""
+"""Losses over whole datasets, batch by batch: only one batch has to fit in memory."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def mean_losses(
         weight: the weight of a batch in the mean, such as its number of tokens.
     """
     batches = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *sets.values())
-    # one loop over all sets, so that the network is compiled once, not once a set
+    # one loop over all sets, so that the network is compiled once, not once per set
     losses, weights = jax.lax.map(lambda batch: (loss(batch), weight(batch)), batches)
     losses, weights = (values.reshape(len(sets), -1) for values in (losses, weights))
     return dict(zip(sets, jnp.average(losses, axis=1, weights=weights), strict=True))

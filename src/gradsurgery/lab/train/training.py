@@ -19,7 +19,7 @@ Tree = Any
 Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
 """(params, extra, data, batch) -> loss, new extra."""
 Batches = Callable[[int, int], Iterator[Tree]]
-"""(seed, start) -> the batches from step ``start`` on, one a step, made on the host."""
+"""(seed, start) -> the batches from step ``start`` on, one per step, made on the host."""
 Evaluation = Mapping[str, Any]
 
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}

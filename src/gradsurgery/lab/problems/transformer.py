@@ -1,0 +1,33 @@
+"""Settings that the problems with a transformer share."""
+
+from dataclasses import dataclass
+
+from gradsurgery.lab.settings import Count, PositiveFloat, Switch
+from gradsurgery.lab.train.chunking import chunk_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSettings:
+    """A transformer trained by Adam on batches of two corpora."""
+
+    layers: Count
+    """Of the decoder, and of the encoder if there is one."""
+    heads: Count
+    """Attention heads in a layer; a divisor of the width."""
+    width: Count
+    """Of the residual stream."""
+    hidden: Count
+    """Width of the feed-forward layers."""
+    batch: Count
+    """Examples from each corpus in a step."""
+    learning_rate: PositiveFloat
+    steps: Count
+    rows: Count
+    """How often losses are recorded; a divisor of the steps."""
+    evaluated: Count
+    """Batches of each corpus and split that each evaluation looks at."""
+    sharded: Switch
+    """True to split parameters, averages and optimiser state over the devices."""
+
+    def __post_init__(self) -> None:
+        chunk_steps(self.steps, self.rows)
