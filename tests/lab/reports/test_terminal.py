@@ -1,4 +1,4 @@
-"""The summary in the terminal names every run that did not end well."""
+"""The summary in the terminal names runs without a result."""
 
 from dataclasses import replace
 from io import StringIO

@@ -28,7 +28,7 @@ class MethodResult:
     runs: int
     """Finished runs, with and without a result."""
     without_result: int
-    """Runs that failed or diverged. They are no points; a seed without points has hypervolume 0."""
+    """Runs that failed or diverged. They add no points; a seed without points has hypervolume 0."""
 
 
 @dataclass(frozen=True)

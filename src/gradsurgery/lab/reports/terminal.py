@@ -1,4 +1,4 @@
-"""The summary of a sweep in the terminal: hypervolumes, and every run that did not end well."""
+"""The summary of a sweep in the terminal: hypervolumes, and runs without a result."""
 
 import math
 from collections.abc import Sequence
