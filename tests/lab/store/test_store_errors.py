@@ -63,6 +63,7 @@ def test_damaged_json_is_reported(store, path):
 
 def execute(path, statement, *values):
     with sqlite3.connect(path) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute(statement, values)
     db.close()
 

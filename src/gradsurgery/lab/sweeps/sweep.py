@@ -57,23 +57,23 @@ def sweep(
             listener.run_done(missing.pop(record.spec.key), record.final, trained=False)
         elif record.status == "failed":
             store.begin(record.spec, {})  # try again; failed runs are skipped
-    if not missing:
-        return stored
-    _warn_about_conditions(stored, len(cores[0]), listener)
+    if missing:
+        _warn_about_conditions(stored, len(cores[0]), listener)
 
     options = TrainingOptions(folder, data_dir, checkpoint_every, cores=len(cores[0]), raise_errors=workers == 0)
-    grid = list(missing.values())
     if workers == 0:
         from gradsurgery.lab.sweeps.training import train_runs  # loads jax
 
-        events = train_runs(problem, grid, store, options)
+        # all runs: of processes that train together, only the leader knows which are missing
+        events = train_runs(problem, runs, store, options)
     else:
+        grid = list(missing.values())
         events = train_in_workers(problem, grid, store.path, cores[: len(grid)], options)
     with closing(events):
         for event in events:
             _tell(listener, event)
             if not isinstance(event, Advanced):
-                del missing[event.run.key]
+                missing.pop(event.run.key)
     records = _stored(store, runs)
     for record in records:
         if record.spec.key in missing and record.status == "done":  # another sweep has trained it

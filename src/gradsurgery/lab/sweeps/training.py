@@ -28,25 +28,27 @@ def train_runs(
 
     Args:
         problem: the problem of all runs.
-        runs: at least one, all with the same settings.
+        runs: all with the same settings.
         store: claims and records runs. It is not touched if the problem cannot be built.
         options: see ``TrainingOptions``.
 
     Yields:
         Events of the runs that are trained here.
     """
-    task = problem.build(runs[0].settings, options.data_dir)
+    task: Task | None = None
     pending = list(runs)
     while pending:
         busy = []
         for run in pending:
+            if _has_ended(run, store):
+                continue
+            task = task or problem.build(run.settings, options.data_dir)
             with store.claim(run.key) as claimed:
-                record = store.get(run.key)
-                ended, claimed = broadcast_from_leader(record is not None and record.status != "running", claimed)
-                if ended:
-                    continue
+                (claimed,) = broadcast_from_leader(claimed)
                 if not claimed:
                     busy.append(run)
+                    continue
+                if _has_ended(run, store):  # another process may have trained it until now
                     continue
                 try:
                     yield from _train_run(task, run, store, options)
@@ -61,6 +63,13 @@ def train_runs(
         if len(busy) == len(pending):
             time.sleep(_POLL_SECONDS)
         pending = busy
+
+
+def _has_ended(run: RunSpec, store: Store) -> bool:
+    """True if the run is done or has failed, according to the leader's store."""
+    record = store.get(run.key)
+    (ended,) = broadcast_from_leader(record is not None and record.status != "running")
+    return ended
 
 
 def _train_run(task: Task, run: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
