@@ -54,7 +54,7 @@ def test_a_run_is_trained_once(tmp_path):
 
 
 def test_a_resume_with_one_run_missing_ends_with_the_same_numbers(tmp_path):
-    """On every core count but one, this sum differs from the one on a single core."""
+    """The sums differ between one core and several, so the run has to have the same number of cores again."""
     runs = toy_runs(**FOUR_MILLION)[:2]
     (first, _) = run_sweep(tmp_path, runs)
     delete(tmp_path, runs[0].key)
@@ -68,15 +68,14 @@ def test_a_resume_with_one_run_missing_ends_with_the_same_numbers(tmp_path):
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
 def test_numbers_depend_on_the_cores_so_other_conditions_are_said_aloud(tmp_path):
-    runs = toy_runs(**FOUR_MILLION)[:2]
-    (two_cores,) = run_sweep(tmp_path, runs[:1], cores_per_run=2)
-    assert two_cores.info["cores"] == 2
+    runs = toy_runs(**FOUR_MILLION)[::2]  # two methods with the same weight, for which a toy has the same numbers
     listener = Recorder()
-    run_sweep(tmp_path, runs, listener)
+    run_sweep(tmp_path, runs[:1], listener, cores_per_run=2)
+    assert listener.warnings == []
+    two_cores, one_core = run_sweep(tmp_path, runs, listener)
+    assert (two_cores.info["cores"], one_core.info["cores"]) == (2, 1)
     assert len(listener.warnings) == 1
     assert "1 stored runs of this grid were trained on another number of cores (2, now 1)" in listener.warnings[0]
-    delete(tmp_path, runs[0].key)
-    (one_core, _) = run_sweep(tmp_path, runs)
     assert one_core.metrics != two_cores.metrics, "if the cores no longer matter, this test proves nothing"
 
 
@@ -128,7 +127,7 @@ def test_a_damaged_checkpoint_costs_only_time(tmp_path, caplog):
     for path in files:
         path.write_bytes(b"damaged")
     (record,) = run_sweep(tmp_path, runs, workers=0)
-    assert "could not read a checkpoint" in caplog.text
+    assert ".unreadable" in caplog.text
     assert record.metrics == run_sweep(tmp_path / "other", runs, workers=0)[0].metrics
 
 

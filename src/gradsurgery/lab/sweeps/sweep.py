@@ -49,6 +49,7 @@ def sweep(
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
     cores = [available_cores()] if workers == 0 else assign_cores(workers, cores_per_run)
+    runs = list({run.key: run for run in runs}.values())
     listener.sweep_started(len(runs))
     missing = {run.key: run for run in runs}
     stored = _stored(store, runs)
