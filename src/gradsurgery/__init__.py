@@ -28,6 +28,7 @@ from gradsurgery.methods import (
     pcgrad,
 )
 from gradsurgery.reference import Reference
+from gradsurgery.relative import relative
 
 __version__ = "0.1.0"
 
@@ -48,4 +49,5 @@ __all__ = [
     "mixed",
     "pcgrad",
     "reject",
+    "relative",
 ]

@@ -1,44 +1,61 @@
-"""What may stand for lam, rho and beta, checked at the door.
+"""Hyperparameters (lam, rho, beta): what they may be, and their values at a step.
 
-Python and numpy numbers are checked for their range. A schedule ``step -> value`` is checked by its values, when they
-are numbers. Scalars of jax and torch pass unseen: they may be traced, and to look at one may wait for a device.
+Python and numpy numbers are checked for their range, as are the values of a schedule ``step -> value``. Scalars of jax
+and torch are not checked: they may be traced, and reading one may block on a device.
 """
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from gradsurgery.scalar import Scalar
+from gradsurgery.vector import Vector
 
 Schedule: TypeAlias = Callable[[Any], Scalar]
 Hyperparameter: TypeAlias = Scalar | Schedule
 
 
+class StepWeight(ABC):
+    """A value for ``lam`` that depends on the gradients of the step. Formulas see the number that ``weigh`` returns."""
+
+    @abstractmethod
+    def resolve(self, step: Scalar) -> Self:
+        """This weight with the value at this step in place of each schedule."""
+
+    @abstractmethod
+    def weigh(self, main: Vector, aux: Vector) -> Scalar:
+        """The weight of aux, from inner products of the two gradients."""
+
+
 def weight(value: Hyperparameter) -> Hyperparameter:
-    """A valid ``lam`` of one auxiliary loss."""
-    return _checked("lam", value, "lam weighs the auxiliary gradient, so it is at least 0", lambda x: x >= 0)
+    """Check the ``lam`` of one auxiliary loss."""
+    if isinstance(value, StepWeight):
+        return value
+    return _check("lam", value, "lam weighs the auxiliary gradient, so it is at least 0", lambda x: x >= 0)
 
 
 def weights(value: Any) -> Any:
-    """A valid ``lam``: of one auxiliary loss, or a tuple of them."""
+    """Check a ``lam``: that of one auxiliary loss, or a tuple with one for each."""
     if not isinstance(value, tuple | list):
         return weight(value)
     if not value:
         raise ValueError("lam holds one weight for each auxiliary loss, but got none")
-    return tuple(weight(one) for one in value)
+    return tuple(weight(item) for item in value)
 
 
-def broadcast(value: Any, count: int) -> tuple[Scalar, ...]:
-    """One value for each of ``count`` auxiliary losses: those of a tuple, or the same for all."""
-    return value if isinstance(value, tuple) else (value,) * count
+def relative_ratio(value: Hyperparameter) -> Hyperparameter:
+    """Check the ratio of a relative weight."""
+    expected = "relative takes the length of lam aux as a multiple of main's, so at least 0"
+    return _check("the ratio of relative", value, expected, lambda x: x >= 0)
 
 
 def share(name: str, value: Hyperparameter) -> Hyperparameter:
-    """A valid share of the new value in a moving average, of this name."""
-    return _checked(
+    """Check the share of the new value in a moving average."""
+    return _check(
         name,
         value,
         f"{name} is the new value's share in a moving average, so it is above 0 and at most 1",
@@ -47,24 +64,45 @@ def share(name: str, value: Hyperparameter) -> Hyperparameter:
 
 
 def optional_rho(rho: Hyperparameter | None) -> Hyperparameter | None:
-    """A valid ``rho``, or None for a method that keeps no average."""
+    """Check a ``rho`` that may be None, for a method that keeps no average."""
     return None if rho is None else share("rho", rho)
 
 
+def broadcast(value: Any, count: int) -> tuple[Scalar, ...]:
+    """One value for each of ``count`` auxiliary losses: the items of a tuple, or the same value for all."""
+    return value if isinstance(value, tuple) else (value,) * count
+
+
 def resolve(value: Any, step: Scalar) -> Any:
-    """What a hyperparameter, or each in a tuple of them, is at this step."""
+    """The value of a hyperparameter at this step, or of each one in a tuple."""
     if isinstance(value, tuple):
-        return tuple(resolve(one, step) for one in value)
+        return tuple(resolve(item, step) for item in value)
+    if isinstance(value, StepWeight):
+        return value.resolve(step)
     return value(step) if callable(value) else value
 
 
-def _checked(name: str, value: Hyperparameter, wanted: str, fits: Callable[[float], bool]) -> Hyperparameter:
+def depends_on_gradients(lam: Any) -> bool:
+    """Whether ``lam``, or an item of it, is a ``StepWeight``."""
+    return any(isinstance(item, StepWeight) for item in broadcast(lam, 1))
+
+
+def weigh(lam: Any, main: Vector, aux: Sequence[Vector]) -> Any:
+    """Replace each ``StepWeight`` by its value for these gradients: one number, or a tuple for several aux losses."""
+    values = tuple(
+        item.weigh(main, vector) if isinstance(item, StepWeight) else item
+        for item, vector in zip(broadcast(lam, len(aux)), aux, strict=True)
+    )
+    return values if isinstance(lam, tuple) or len(values) > 1 else values[0]
+
+
+def _check(name: str, value: Hyperparameter, expected: str, is_valid: Callable[[float], bool]) -> Hyperparameter:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, Real) and not isinstance(value, bool):
-        if math.isfinite(value) and fits(float(value)):
+        if math.isfinite(value) and is_valid(float(value)):
             return float(value)
-        raise ValueError(f"{wanted}, but got {value}")
+        raise ValueError(f"{expected}, but got {value}")
     if callable(value) or (not isinstance(value, np.ndarray | np.generic) and getattr(value, "shape", None) == ()):
         return value
     raise TypeError(f"{name} is a number, a scalar array or a schedule step -> number, but got {value!r}")

@@ -1,7 +1,8 @@
-"""What a method is: a frozen record of its hyperparameters, with a formula over vectors known by inner products."""
+"""A method: a frozen record of its hyperparameters, with a formula over vectors known only by their inner products."""
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -12,9 +13,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class Step:
-    """What a formula is given.
+    """The input of a formula.
 
-    The vectors are symbolic; ``Reference`` hands in 1-d arrays, which have the same operators.
+    The vectors are symbolic; ``Reference`` passes 1-d arrays, which have the same operators.
     """
 
     main: Vector
@@ -22,21 +23,21 @@ class Step:
     aux: tuple[Vector, ...]
     """The gradients of the auxiliary losses, most important first."""
     averages: tuple[Vector, ...]
-    """The bias-corrected moving averages of the first ``method.averaged`` gradients (main, then aux), as they were
-    before this step; with ``rho=None``, those gradients themselves."""
+    """The bias-corrected moving averages of the first ``method.averaged`` gradients (main, then aux), before this step;
+    with ``rho=None``, those gradients themselves."""
     memory: tuple[Scalar, ...]
     """The method's own scalars, one for each name in ``method.memory``."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to combine the gradients of a main and some auxiliary losses; subclasses give the formula.
+    """A way to combine the gradients of a main and of one or more auxiliary losses. Subclasses implement the formula.
 
-    ``lam`` and ``rho`` are the names of hyperparameters that may be schedules.
+    A subclass may have the hyperparameters ``lam`` and ``rho``, which may be schedules.
     """
 
     memory: ClassVar[tuple[str, ...]] = ()
-    """The names of the scalars it carries from step to step; all start at 0."""
+    """The names of the scalars that the method keeps from step to step; they start at 0."""
 
     @property
     def name(self) -> str:
@@ -45,17 +46,17 @@ class Method:
 
     @property
     def aux_count(self) -> int | None:
-        """How many auxiliary losses it takes; None for any number."""
+        """The number of auxiliary losses that the method takes; None for any number."""
         return 1
 
     @property
     def averaged(self) -> int:
-        """How many gradients, main first, the formula wants the average of (or themselves, with ``rho=None``)."""
+        """The number of gradients, main first, whose averages the formula uses (themselves, with ``rho=None``)."""
         return 0
 
     @property
     def averages(self) -> int:
-        """How many moving averages a front end keeps for it."""
+        """The number of moving averages that a front end keeps for this method."""
         return 0 if getattr(self, "rho", None) is None else self.averaged
 
     def resolve(self, step: Scalar) -> Self:
@@ -65,12 +66,21 @@ class Method:
         changed = {name: value for name, value in now.items() if value is not given[name]}
         return replace(self, **changed) if changed else self
 
+    def resolve_lam(self, step: Step) -> Self:
+        """The method with a number in place of each ``lam`` that depends on the step's gradients."""
+        lam = getattr(self, "lam", None)
+        if not hyperparameter.depends_on_gradients(lam):
+            return self
+        resolved = copy(self)  # not replace, which would check a number that may be NaN
+        resolved._set(lam=hyperparameter.weigh(lam, step.main, step.aux))
+        return resolved
+
     def direction(self, step: Step) -> Vector:
         """The formula: the direction for the optimiser to follow."""
         raise NotImplementedError
 
     def remember(self, step: Step) -> tuple[Scalar, ...]:
-        """What becomes of ``memory`` after this step."""
+        """The new ``memory`` after this step."""
         return step.memory
 
     def check_aux_count(self, count: int) -> None:
@@ -85,6 +95,6 @@ class Method:
             )
 
     def _set(self, **fields: Any) -> None:
-        """Write checked fields while the frozen record is being made."""
+        """Write fields of the frozen record while it is being made."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)

@@ -66,7 +66,7 @@ def plan(
     """Run a method's formula on symbols.
 
     Args:
-        method: the method; schedules are resolved here.
+        method: the method; schedules and relative weights are resolved here.
         aux_count: the number of auxiliary gradients.
         dot: the inner product of two vectors, by their names in ``basis(method, aux_count)``.
         steps: the number of steps before this one.
@@ -99,6 +99,7 @@ def plan(
         tuple(averages or [main, *aux][: method.averaged]),
         (0.0,) * len(method.memory) if memory is None else memory,
     )
+    now = now.resolve_lam(step)
     direction, memory = now.direction(step), now.remember(step)
 
     for name in names[: method.averages]:

@@ -83,7 +83,8 @@ class Reference:
         main, *others = vectors
         aux, corrected = others[:aux_count], others[aux_count:]
         step = Step(main, tuple(aux), tuple(corrected or vectors[: now.averaged]), state.memory)
-        direction = cast(Array, np.asarray(now.direction(step)))
+        formula = now.resolve_lam(step)
+        direction = cast(Array, np.asarray(formula.direction(step)))
 
         named = dict(zip(basis(now, aux_count), vectors, strict=True))
         products = [np.dot(named[a], named[b]) for a, b in required_products(now, aux_count)]
@@ -94,7 +95,7 @@ class Reference:
                 state,
                 averages=tuple((1 - rho) * a + rho * g for a, g in zip(averages, gradients, strict=False)),
                 mass=(1 - rho) * state.mass + rho,
-                memory=now.remember(step),
+                memory=formula.remember(step),
             )
         self.state = state
         return direction if sound else direction + np.nan
