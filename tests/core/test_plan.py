@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import gradsurgery as gs
 from gradsurgery.plan import basis, plan, required_products
 from gradsurgery.vector import Gram
-from tests.methods.catalogue import ALL, MORE_LOSSES
+from tests.methods.catalogue import ALL
 
 
 class Planned:
@@ -118,7 +118,7 @@ def test_removed_is_the_share_of_aux_that_bloop_projects_away():
     assert_allclose(step.diagnostics()["removed"], np.linalg.norm(aux - gs.reject(aux, main)) / np.linalg.norm(aux))
 
 
-@pytest.mark.parametrize(("method", "aux_count"), MORE_LOSSES.values(), ids=MORE_LOSSES)
+@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
 def test_names_tell_the_levels_apart(method, aux_count):
     names = basis(method, aux_count)
     assert names[: 1 + aux_count] == ("main", "aux", "aux2", "aux3")[: 1 + aux_count]

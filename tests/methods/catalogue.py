@@ -1,50 +1,54 @@
-"""The methods that the common suite walks through: all of ``METHODS``, and the variants that they have."""
+"""The methods that the common tests run: every one in ``METHODS``, with variants that follow from its fields."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import gradsurgery as gs
 from gradsurgery.method import Method
 
 
-def example(name: str) -> Method:
-    """A method of this name, with an ordinary weight if it has one."""
-    constructor = gs.METHODS[name]
-    return constructor(lam=0.3) if "lam" in {field.name for field in fields(constructor)} else constructor()
-
-
 def schedule(step):
-    """A weight that moves from step to step, in any library's numbers."""
+    """A weight that changes from step to step, in any library's numbers."""
     return 0.5 / (1 + 0.1 * step)
 
 
-TWO_LOSSES: dict[str, Method] = {
-    **{name: example(name) for name in gs.METHODS},
-    "bloop full batch": gs.bloop(lam=0.3, rho=None),
-    "bloop quick average": gs.bloop(lam=2.0, rho=0.5),
-    "bloop schedules": gs.bloop(lam=schedule, rho=schedule),
-    "dynamic_barrier average": gs.dynamic_barrier(lam=2.0, rho=0.1),
-    "pcgrad average": gs.pcgrad(lam=0.7, rho=0.1),
-    "barrier half": gs.barrier(psi=lambda main, aux: 0.5 * (main @ main)),
-}
-"""Methods to give one auxiliary gradient."""
+def variants(name: str) -> Iterator[tuple[str, Method, int]]:
+    """Examples of the method of this name: a label, the method, and the number of auxiliary losses to give it.
 
-MORE_LOSSES: dict[str, tuple[Method, int]] = {
+    Hyperparameters other than ``lam`` need a default.
+    """
+    constructor = gs.METHODS[name]
+    has = {field.name for field in fields(constructor)}
+    method = constructor(lam=0.3) if "lam" in has else constructor()
+    yield name, method, method.aux_count or 1
+    if "rho" in has and method.rho is None:
+        yield f"{name} average", constructor(lam=0.7, rho=0.1), 1
+    elif "rho" in has:
+        yield f"{name} full batch", constructor(lam=0.3, rho=None), 1
+    if method.aux_count is None:
+        yield f"{name} two", method, 2
+
+
+ALL: dict[str, tuple[Method, int]] = {
+    **{label: (method, aux_count) for name in gs.METHODS for label, method, aux_count in variants(name)},
+    "bloop quick average": (gs.bloop(lam=2.0, rho=0.5), 1),
+    "bloop schedules": (gs.bloop(lam=schedule, rho=schedule), 1),
+    "barrier half": (gs.barrier(psi=lambda main, aux: 0.5 * (main @ main)), 1),
+    "bloop relative": (gs.bloop(lam=gs.relative(0.3)), 1),
+    "pcgrad relative average": (gs.pcgrad(lam=gs.relative(schedule), rho=0.1), 1),
     "bloop two levels": (gs.bloop(lam=(0.3, 0.2), rho=0.1), 2),
     "bloop three levels": (gs.bloop(lam=(0.3, 0.2, 0.1), rho=0.1), 3),
     "bloop two levels full batch": (gs.bloop(lam=(0.3, 0.2), rho=None), 2),
-    "mixed two": (gs.mixed(lam=0.3), 2),
     "mixed each": (gs.mixed(lam=(0.3, 0.2)), 2),
-    "cosine two": (gs.cosine(), 2),
+    "mixed two relative": (gs.mixed(lam=gs.relative(0.3)), 2),
     "metabalance three": (gs.metabalance(), 3),
 }
-"""Methods, and how many auxiliary gradients to give them."""
-
-ALL: dict[str, tuple[Method, int]] = {**{name: (method, 1) for name, method in TWO_LOSSES.items()}, **MORE_LOSSES}
+"""Methods, and the number of auxiliary gradients to give them, by label."""
 
 
 @dataclass(frozen=True)
 class everything(gs.Method):
-    """Follows main, aux and the averages of both, the last gradient's too."""
+    """Uses every vector there is: main, aux and the averages of both."""
 
     rho: float = 0.3
 
