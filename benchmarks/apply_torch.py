@@ -51,7 +51,9 @@ def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.
     own = [[one.clone() for one in loss] for loss in gradients]
 
     def prepare() -> Action:
-        surgery._gathering.gradients = [list(loss) for loss in own]
+        for parameter in parameters:
+            parameter.grad = None
+        surgery._gatherer.gradients = [list(loss) for loss in own]
         return surgery.apply
 
     return prepare

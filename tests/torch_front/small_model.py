@@ -1,4 +1,4 @@
-"""A small model, two losses of what it gives, and the direction that they should give."""
+"""A small model, two losses of its output, and the direction that a method should give for them."""
 
 import torch
 from torch.nn import Linear, Sequential, Tanh
@@ -6,7 +6,7 @@ from torch.nn import Linear, Sequential, Tanh
 import gradsurgery as gs
 
 
-def some_model(seed=0):
+def make_model(seed=0):
     torch.manual_seed(seed)
     return Sequential(Linear(4, 8), Tanh(), Linear(8, 3)).double()
 
@@ -23,7 +23,7 @@ INPUTS = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=to
 
 
 def expected_direction(model, method, inputs=INPUTS):
-    """By autograd and ``Reference``, for a first step."""
+    """The direction of a first step, by autograd and ``Reference``."""
     output = model(inputs)
     grads = [
         torch.cat(
@@ -38,6 +38,7 @@ def direction_of(model):
     return torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters()])
 
 
-def shared(model):
+def shared_pass(model):
+    """Both losses from one forward pass."""
     output = model(INPUTS)
     return main_of(output), aux_of(output)

@@ -1,4 +1,4 @@
-"""Formulas that were written down, beside those that run on symbols."""
+"""Methods at work: formulas and schedules that users write, methods that change, and diagnostics."""
 
 import math
 import pickle
@@ -7,65 +7,44 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from torch.nn import Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.method import Method
 from gradsurgery.torch.formula import Formula
-from gradsurgery.torch.scalars import Numbers
+from gradsurgery.torch.scalars import Scalars
 from gradsurgery.torch.state import State
-from gradsurgery.torch.tape import Tape
-from tests.methods.catalogue import ALL
 
-NUMBERS = Numbers(torch.device("cpu"), torch.float64)
+SCALARS = Scalars(torch.device("cpu"), [torch.float64])
 
 
-def formula(method, aux_count=1):
-    return Formula(method, aux_count, NUMBERS, measure=False, squares=False)
-
-
-def is_written(method, aux_count=1):
-    return formula(method, aux_count)._written is not None
-
-
-def random_products(of, count, seed):
-    vectors = dict(zip(of.names, np.random.default_rng(seed).normal(size=(len(of.names), 5)), strict=True))
-    return [float(vectors[a] @ vectors[b]) * count for a, b in of.pairs]
-
-
-@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
-def test_every_method_gives_what_it_gives_on_symbols(method, aux_count):
-    of, state = formula(method, aux_count), State(method, [torch.zeros(5)], NUMBERS)
-    for step in range(20):
-        products = random_products(of, 0.0 if step == 10 else 1.0, seed=step)
-        found, expected = of.plan(products, state), of._planned(products, state.steps, state.mass, state.memory)
-        assert found.weights == pytest.approx(expected.weights, rel=1e-12, abs=1e-12)
-        assert [found.mass, *found.memory] == pytest.approx([expected.mass, *expected.memory], rel=1e-12, abs=1e-12)
-        assert (found.sound, expected.sound) == (True, True)
-        assert (found.keep, found.take) == pytest.approx((expected.keep, expected.take), rel=1e-6)
-        assert found.diagnostics() == pytest.approx(expected.diagnostics(), nan_ok=True)
-        state.move(found, found.sound)
+def step(surgery, parameter, scale=1.0):
+    """One step with the gradients (scale, 0) and (0, 1); returns the direction."""
+    parameter.grad = None
+    surgery.backward(lambda: scale * parameter[0], lambda: parameter[1])
+    surgery.apply()
+    return parameter.grad.tolist()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_one_number_that_is_not_finite_makes_a_step_unsound(bad):
-    of = formula(gs.bloop(lam=0.1))
-    for place in range(len(of.pairs)):
-        products = random_products(of, 1.0, seed=0)
-        products[place] = bad
-        step = of.plan(products, State(of.method, [torch.zeros(5)], NUMBERS))
-        assert step.sound is False
-        assert math.isnan(step.weights["main"])
-
-
-@pytest.mark.parametrize("name", [name for name in gs.METHODS if name != "barrier"])
-def test_methods_of_numbers_alone_are_written_down(name):
-    assert is_written(*ALL[name])
+def test_one_product_that_is_not_finite_makes_a_step_unsound(bad):
+    formula = Formula(gs.bloop(lam=0.1), 1, SCALARS, measure=False, squares=False)
+    state = State(formula.method, [torch.zeros(5)], SCALARS)
+    vectors = dict(zip(formula.names, np.random.default_rng(0).normal(size=(3, 5)), strict=True))
+    products = [float(vectors[a] @ vectors[b]) for a, b in formula.pairs]
+    assert formula.update(products, state).take == 1
+    for index in range(len(products)):
+        changed = [*products[:index], bad, *products[index + 1 :]]
+        update = formula.update(changed, state)
+        assert update.take == 0
+        assert update.mass == state.mass
+        assert all(map(math.isnan, update.weights))
 
 
 @dataclass(frozen=True)
 class Branching(Method):
-    """Follows aux where main is short; with functions that take nothing but numbers."""
+    """Follows aux where main is short; uses functions that take floats only."""
 
     def direction(self, step):
         return step.main if math.sqrt(step.main @ step.main) > 1 else min(step.main @ step.main, 0.5) * step.aux[0]
@@ -73,37 +52,29 @@ class Branching(Method):
 
 @dataclass(frozen=True)
 class Fading(Method):
-    """A weight that halves from step to step, by a hook of its own; what it remembers has any name."""
+    """A weight that halves in each step; its memory has names that are not identifiers."""
 
     weight: float = 1.0
     memory = ("v0", "lambda")
 
-    def at(self, step):
+    def resolve(self, step):
         return Fading(self.weight / 2**step)
 
     def direction(self, step):
         return step.main + self.weight * step.aux[0]
 
 
-def test_what_users_write_is_run_in_every_step():
-    assert not is_written(Fading())
-    parameter = torch.nn.Parameter(torch.zeros(2))
-    surgery, found = gst.Surgery([parameter], Fading()), []
-    for _ in range(3):
-        surgery.backward(lambda: parameter[0], lambda: parameter[1])
-        surgery.apply()
-        found.append(parameter.grad[1].item())
-    assert found == [1.0, 0.5, 0.25]
+def test_a_user_method_is_resolved_in_every_step():
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], Fading())
+    assert [step(surgery, parameter)[1] for _ in range(3)] == [1.0, 0.5, 0.25]
 
 
-def test_a_formula_that_branches_runs_on_symbols():
-    assert not is_written(Branching())
-    parameter = torch.nn.Parameter(torch.zeros(2))
+def test_a_user_formula_may_branch():
+    parameter = Parameter(torch.zeros(2))
     surgery = gst.Surgery([parameter], Branching())
-    for length, expected in [(2.0, [2.0, 0.0]), (0.5, [0.0, 0.25])]:
-        surgery.backward(lambda length=length: length * parameter[0], lambda: parameter[1])
-        surgery.apply()
-        assert parameter.grad.tolist() == expected
+    assert step(surgery, parameter, scale=2.0) == [2.0, 0.0]
+    assert step(surgery, parameter, scale=0.5) == [0.0, 0.25]
 
 
 CHANGING = {
@@ -114,78 +85,71 @@ CHANGING = {
 
 
 @pytest.mark.parametrize("make", CHANGING.values(), ids=CHANGING)
-def test_functions_that_users_give_are_asked_in_every_step(make):
-    parameter, box = torch.nn.Parameter(torch.zeros(2)), [1.0]
-    surgery, found = gst.Surgery([parameter], make(box)), []
+def test_user_functions_are_called_in_every_step(make):
+    parameter, box = Parameter(torch.zeros(2)), [1.0]
+    surgery, largest = gst.Surgery([parameter], make(box)), []
     for box[0] in (1.0, 3.0):
-        surgery.backward(lambda: parameter[0], lambda: parameter[1])
-        surgery.apply()
-        found.append(max(parameter.grad.tolist()))
-    assert found == [1.0, 3.0]
+        largest.append(max(step(surgery, parameter)))
+    assert largest == [1.0, 3.0]
 
 
-def test_another_method_in_the_same_place_is_the_one_that_counts():
-    parameter = torch.nn.Parameter(torch.zeros(2))
+def test_the_method_may_be_replaced_between_steps():
+    parameter = Parameter(torch.zeros(2))
     surgery = gst.Surgery([parameter], gs.mixed(lam=1.0))
     for lam in (1.0, 2.0):
         surgery.method = gs.mixed(lam=lam)
-        surgery.backward(lambda: parameter[0], lambda: parameter[1])
-        surgery.apply()
-        assert parameter.grad.tolist() == [1.0, lam]
+        assert step(surgery, parameter) == [1.0, lam]
 
 
 OTHERS = {
-    "one that keeps an average": (gs.mixed(lam=1.0), gs.bloop(lam=1.0)),
-    "one that keeps none": (gs.bloop(lam=1.0), gs.bloop(lam=1.0, rho=None)),
-    "one that remembers": (gs.mixed(lam=1.0), gs.gradvac()),
-    "one of the same needs": (gs.mixed(lam=1.0), gs.agem()),
+    "keeps an average": (gs.mixed(lam=1.0), gs.bloop(lam=1.0)),
+    "keeps no average": (gs.bloop(lam=1.0), gs.bloop(lam=1.0, rho=None)),
+    "has memory": (gs.mixed(lam=1.0), gs.gradvac()),
+    "has the same state": (gs.mixed(lam=1.0), gs.agem()),
 }
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize(("first", "second"), OTHERS.values(), ids=OTHERS)
-def test_a_method_of_another_kind_is_refused_in_one_sentence(first, second, compiled):
-    parameter = torch.nn.Parameter(torch.zeros(2))
-    surgery = gst.Surgery([parameter], first, compile=compiled)
-    losses = (lambda: parameter[0], lambda: parameter[1])
-    surgery.backward(*losses)
-    surgery.apply()
+def test_a_method_of_another_kind_is_refused_in_one_sentence(first, second):
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], first)
+    step(surgery, parameter)
     surgery.method = second
-    with pytest.raises(ValueError, match=r"the state of this surgery is of .*, make a new Surgery"):
-        surgery.backward(*losses)
+    with pytest.raises(ValueError, match=r"this Surgery holds the state of .*, make a new Surgery"):
+        step(surgery, parameter)
 
 
 def test_a_surgery_can_be_pickled_between_steps():
-    parameter = torch.nn.Parameter(torch.zeros(2))
+    parameter = Parameter(torch.zeros(2))
     surgery = gst.Surgery([parameter], gs.bloop(lam=0.5))
-    surgery.backward(lambda: parameter[0], lambda: parameter[1])
-    surgery.apply()
+    step(surgery, parameter)
     copy = pickle.loads(pickle.dumps(surgery))
     assert copy.diagnostics() == surgery.diagnostics()
-    assert copy._formulas[1].plan([1.0, 2.0, 3.0], copy._state).weights == pytest.approx(
-        surgery._formulas[1].plan([1.0, 2.0, 3.0], surgery._state).weights
-    )
+    assert step(copy, copy._parameters[0]) == step(surgery, parameter)
+    assert copy.diagnostics() == surgery.diagnostics()
 
 
-def test_diagnostics_are_of_the_lam_that_was():
-    lam, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.zeros(2))
-    surgery = gst.Surgery([parameter], gs.mixed(lam=lam), measure=True)
-    surgery.backward(lambda: parameter[0], lambda: parameter[1])
-    surgery.apply()
+TENSORS = {
+    "lam": lambda value: gs.mixed(lam=value),
+    "one of several lams": lambda value: gs.mixed(lam=(value,)),
+}
+
+
+@pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
+def test_diagnostics_use_the_hyperparameters_of_their_step(make):
+    lam, parameter = torch.tensor(2.0), Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], make(lam), measure=True)
+    step(surgery, parameter)
     lam.fill_(7.0)
     assert surgery.diagnostics()["removed"] == 0.0
 
 
-def test_a_tape_holds_all_operators_and_writes_nothing_twice():
-    tape = Tape(dtype=None)
-    a, b = tape.symbol("a"), tape.symbol("b")
-    several = [a + b, 1 + a, a - b, 1 - a, 2 * a, a / b, 1 / a, a**2, 2**a, -a, a < b, a <= 1, a < 1, a >= b, a == b]
-    several += [a != b, (-2) ** a, a - -0.5]
-    again = [a + b, a * 1, 0 + a, 1.0 * a]
-
-    def by_hand(a, b):
-        found = [a + b, 1 + a, a - b, 1 - a, 2 * a, a / b, 1 / a, a**2, 2**a, -a, a < b, a <= 1, a < 1, a >= b, a == b]
-        return *found, a != b, (-2) ** a, a - -0.5, a + b, a, a, a
-
-    assert tape.function([*several, *again])(3.0, 4.0) == by_hand(3.0, 4.0)
-    assert tape.source([]).count(" = ") == len(several)
+def test_diagnostics_are_computed_when_they_are_read(monkeypatch):
+    calls = []
+    monkeypatch.setattr("gradsurgery.plan.diagnosis", lambda *step: calls.append(step) or {})
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=torch.tensor(0.5)))
+    step(surgery, parameter)
+    assert calls == []
+    surgery.diagnostics()
+    assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Losses of all forms, whose graph a backward pass goes through, and what it leaves alone."""
+"""The forms that a loss can take, and what its backward pass visits and leaves alone."""
 
 import weakref
 
@@ -9,20 +9,28 @@ from torch.utils.checkpoint import checkpoint
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
-from tests.torch_front.small_model import INPUTS, aux_of, direction_of, expected_direction, main_of, shared, some_model
+from tests.torch_front.small_model import (
+    INPUTS,
+    aux_of,
+    direction_of,
+    expected_direction,
+    main_of,
+    make_model,
+    shared_pass,
+)
 
 LOSSES = {
-    "tensors of one pass": shared,
+    "tensors of one pass": shared_pass,
     "tensors of two passes": lambda model: (main_of(model(INPUTS)), aux_of(model(INPUTS))),
     "functions": lambda model: (lambda: main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
     "a tensor and a function": lambda model: (main_of(model(INPUTS)), lambda: aux_of(model(INPUTS))),
-    "one-element tensors": lambda model: tuple(loss.reshape(1) for loss in shared(model)),
+    "one-element tensors": lambda model: tuple(loss.reshape(1) for loss in shared_pass(model)),
 }
 
 
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 def test_losses_of_every_form_give_the_direction(losses):
-    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+    model, method = make_model(), gs.bloop(lam=0.5, rho=None)
     surgery = gst.Surgery(model.parameters(), method)
     values = surgery.backward(*losses(model))
     surgery.apply()
@@ -31,10 +39,11 @@ def test_losses_of_every_form_give_the_direction(losses):
     assert not values[1].requires_grad
 
 
-def test_a_closed_form_is_a_loss_like_any_other():
-    model, method = some_model(), gs.bloop(lam=0.5, rho=None)
+def test_a_loss_of_the_parameters_alone_gives_the_direction():
+    model, method = make_model(), gs.bloop(lam=0.5, rho=None)
     surgery = gst.Surgery(model.parameters(), method)
     for aux in (lambda: sum(p.square().sum() for p in model.parameters()) / 2,) * 2:
+        model.zero_grad()
         surgery.backward(main_of(model(INPUTS)), aux)
         surgery.apply()
         main = torch.cat([g.reshape(-1) for g in torch.autograd.grad(main_of(model(INPUTS)), model.parameters())])
@@ -44,15 +53,15 @@ def test_a_closed_form_is_a_loss_like_any_other():
 
 
 def test_functions_are_called_in_turn_with_one_graph_alive():
-    model, alive, most = some_model(), weakref.WeakSet(), []
+    model, alive, counts = make_model(), weakref.WeakSet(), []
 
-    class Watched(torch.autograd.Function):
+    class Tracked(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             token = torch.zeros(1)
             alive.add(token)
             ctx.token = token
-            most.append(len(alive))
+            counts.append(len(alive))
             return x.clone()
 
         @staticmethod
@@ -60,28 +69,28 @@ def test_functions_are_called_in_turn_with_one_graph_alive():
             return grad
 
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.1)))
-    loss = [lambda k=k: (Watched.apply(model(INPUTS)) + k).square().mean() for k in range(3)]
-    surgery.backward(*loss)
-    assert most == [1, 1, 1]
+    losses = [lambda k=k: (Tracked.apply(model(INPUTS)) + k).square().mean() for k in range(3)]
+    surgery.backward(*losses)
+    assert counts == [1, 1, 1]
 
 
 def test_a_graph_that_no_later_loss_needs_is_freed_at_once():
-    model = some_model()
+    model = make_model()
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
     main, aux = main_of(model(INPUTS)), aux_of(model(INPUTS))
     surgery.backward(main, aux)
     for loss in (main, aux):
         with pytest.raises(RuntimeError, match="second time"):
             loss.backward()
-    main, aux = shared(model)
+    main, aux = shared_pass(model)
     surgery.apply()
     surgery.backward(main, aux)
     with pytest.raises(RuntimeError, match="second time"):
         aux.backward()
 
 
-def test_only_its_parameters_are_touched():
-    model, other = some_model(), Linear(3, 3).double()
+def test_parameters_outside_the_surgery_are_left_alone():
+    model, other = make_model(), Linear(3, 3).double()
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
     output = other(model(INPUTS))
     surgery.backward(main_of(output), aux_of(output))
@@ -90,7 +99,7 @@ def test_only_its_parameters_are_touched():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_a_loss_that_is_a_parameter_of_another_leaves_it_alone():
+def test_a_loss_that_is_itself_a_parameter_leaves_it_alone():
     ours, theirs = Parameter(torch.ones(2)), Parameter(torch.ones(()))
     with pytest.raises(RuntimeError, match="reaches none of the parameters"):
         gst.Surgery([ours], gs.mixed(lam=1.0)).backward(theirs, ours.sum())
@@ -103,7 +112,7 @@ BAD_LOSSES = {
     "aux not a scalar": (lambda: (W.sum(), W * 2), ValueError, r"the aux loss is a scalar"),
     "no graph": (lambda: (W.sum(), torch.tensor(1.0)), ValueError, "the aux loss has no graph"),
     "a float": (lambda: (W.sum(), 1.0), TypeError, r"the aux loss is a scalar tensor or a function .*, but got 1.0"),
-    "a function of nothing": (
+    "a function that returns None": (
         lambda: (W.sum(), lambda: None),
         TypeError,
         "function of the aux loss returns .* got None",
@@ -125,24 +134,45 @@ def test_bad_losses_get_one_sentence_and_leave_nothing_behind(losses, error, sen
         surgery.apply()
 
 
-def test_functions_that_share_a_graph_are_told_what_to_do():
+def test_functions_that_share_a_graph_get_advice():
     surgery = gst.Surgery([W], gs.bloop(lam=0.5))
     hidden = W.exp()
-    with pytest.raises(RuntimeError, match=r"two losses go through one graph.*as tensors"):
+    with pytest.raises(RuntimeError, match=r"another loss that shares its forward pass: give such losses as tensors"):
         surgery.backward(lambda: hidden.sum(), lambda: hidden.square().sum())
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_graph_freed_by_an_earlier_backward_is_named_as_the_cause(index):
+    surgery = gst.Surgery([W], gs.bloop(lam=0.5))
+    losses = [W.exp().sum(), W.square().sum()]
+    losses[index].backward()
+    W.grad = None
+    name = ("main", "aux")[index]
+    with pytest.raises(
+        RuntimeError, match=rf"the graph of the {name} loss has been freed, by an earlier loss.backward"
+    ):
+        surgery.backward(*losses)
+
+
+def test_freezing_every_parameter_gets_one_sentence():
+    frozen, other = Parameter(torch.ones(2)), Parameter(torch.ones(2))
+    surgery = gst.Surgery([frozen], gs.mixed(lam=1.0))
+    frozen.requires_grad_(False)
+    with pytest.raises(ValueError, match="at least one parameter must be trainable"):
+        surgery.backward((frozen * other).sum(), other.sum())
 
 
 def test_sparse_gradients_are_refused():
     table = torch.nn.Embedding(5, 2, sparse=True)
     surgery = gst.Surgery(table.parameters(), gs.bloop(lam=0.5))
-    with pytest.raises(TypeError, match=r"the main loss gives a sparse gradient.*sparse=False"):
+    with pytest.raises(TypeError, match=r"the main loss has a sparse gradient.*sparse=False"):
         surgery.backward(table(torch.tensor([1])).sum(), table(torch.tensor([2])).sum())
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_activation_checkpointing_changes_nothing(reentrant):
-    """The reentrant kind hides parameters from a backward pass to chosen inputs."""
-    model = some_model()
+    """The reentrant kind hides parameters from a backward pass restricted to some inputs."""
+    model = make_model()
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
 
     def output():
@@ -155,13 +185,13 @@ def test_activation_checkpointing_changes_nothing(reentrant):
 
 
 @pytest.mark.parametrize("as_functions", [True, False], ids=["functions", "tensors"])
-@pytest.mark.parametrize("begins", [0, 2])
-def test_reentrant_checkpoints_may_come_and_go(begins, as_functions):
-    model = some_model()
+@pytest.mark.parametrize("checkpointed_step", [0, 2])
+def test_reentrant_checkpointing_may_change_between_steps(checkpointed_step, as_functions):
+    model = make_model()
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=None))
     for step in range(4):
 
-        def output(checkpointed=step == begins):
+        def output(checkpointed=step == checkpointed_step):
             inputs = INPUTS.clone().requires_grad_()
             return checkpoint(model, inputs, use_reentrant=True) if checkpointed else model(inputs)
 
@@ -172,7 +202,7 @@ def test_reentrant_checkpoints_may_come_and_go(begins, as_functions):
         torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
 
 
-def test_parameters_of_others_get_no_gradients_when_they_join_later():
+def test_parameters_outside_the_surgery_that_are_unfrozen_get_no_gradients():
     ours, other = (Parameter(torch.ones(2)) for _ in range(2))
     other.requires_grad_(False)
     surgery = gst.Surgery([ours], gs.mixed(lam=1.0))

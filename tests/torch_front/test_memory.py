@@ -1,4 +1,4 @@
-"""Gradients that share memory, with each other or with what somebody keeps: directions are written in place."""
+"""Gradients that share memory, with one another or with a user's tensor: the direction is written in place."""
 
 import pytest
 import torch
@@ -8,21 +8,21 @@ import gradsurgery as gs
 import gradsurgery.torch as gst
 
 SHARED = {
-    "parts of a larger one, which is one itself": lambda a, b, c: torch.cat([a, b]) + c.view(-1),
-    "views of one memory": lambda a, b, c: a.view(-1, 2) + b.view(-1, 2) + c[0].view(-1, 2) + c[1].view(-1, 2),
-    "one memory, with a dimension more": lambda a, b, c: a.unsqueeze(0) + b.unsqueeze(0) + c[:1],
+    "parts of a larger gradient": lambda a, b, c: torch.cat([a, b]) + c.view(-1),
+    "views of the same memory": lambda a, b, c: a.view(-1, 2) + b.view(-1, 2) + c[0].view(-1, 2) + c[1].view(-1, 2),
+    "the same memory with another dimension": lambda a, b, c: a.unsqueeze(0) + b.unsqueeze(0) + c[:1],
 }
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("size", [8, 1 << 16], ids=["small", "large"])
-@pytest.mark.parametrize("joined", SHARED.values(), ids=SHARED)
-def test_gradients_that_autograd_puts_into_one_memory_are_kept_apart(joined, size, compiled):
+@pytest.mark.parametrize("combine", SHARED.values(), ids=SHARED)
+def test_gradients_that_share_memory_are_separated(combine, size, compiled):
     torch.manual_seed(0)
     parameters = [Parameter(torch.zeros(size)), Parameter(torch.zeros(size)), Parameter(torch.zeros(2, size))]
     surgery = gst.Surgery(parameters, gs.mixed(lam=0.5), compile=compiled)
-    weights = [torch.randn(joined(*parameters).shape) for _ in range(2)]
-    losses = [lambda weight=weight: (joined(*parameters) * weight).sum() for weight in weights]
+    weights = [torch.randn(combine(*parameters).shape) for _ in range(2)]
+    losses = [lambda weight=weight: (combine(*parameters) * weight).sum() for weight in weights]
     for _ in range(2):  # micro-batches
         surgery.backward(*losses)
     surgery.apply()
@@ -35,7 +35,7 @@ BUFFER = torch.ones(8)
 
 
 class FromBuffer(torch.autograd.Function):
-    """Sums four numbers; its gradient is a part of a tensor that somebody keeps."""
+    """Sums four numbers; its gradient is a slice of a tensor in use."""
 
     @staticmethod
     def forward(ctx, numbers):
@@ -46,7 +46,7 @@ class FromBuffer(torch.autograd.Function):
         return BUFFER[:4]
 
 
-def test_a_gradient_that_is_a_part_of_a_tensor_in_use_is_copied():
+def test_a_gradient_that_is_a_slice_of_a_tensor_in_use_is_copied():
     parameter = Parameter(torch.zeros(4))
     surgery = gst.Surgery([parameter], gs.mixed(lam=5.0))
     surgery.backward(parameter.sum(), FromBuffer.apply(parameter))

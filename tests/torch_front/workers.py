@@ -1,6 +1,6 @@
-"""Training in two processes and in one, on the same data by the same steps, so that their numbers can be compared.
+"""The same training in two processes and in one, to compare their results.
 
-A task is a function of the rank; ``together`` runs many of them in one pair of processes, as these start slowly.
+A task is a function of the rank. ``run_tasks`` runs many tasks in one pair of processes, since processes start slowly.
 """
 
 import gc
@@ -30,43 +30,45 @@ WORLD, STEPS, ROWS = 2, 20, 8
 
 @dataclass
 class Outcome:
-    """What one process has at the end of a task."""
+    """The result of one process at the end of a task."""
 
     parameters: list[Tensor] = field(default_factory=list)
-    averages: list[list[Tensor | None]] = field(default_factory=list)
-    """The whole averages, by level and parameter."""
-    parts: list[list[Tensor | None]] = field(default_factory=list)
-    """What this process holds of them."""
+    averages: list[list[Tensor]] = field(default_factory=list)
+    """The full averages, by level and parameter."""
+    shards: list[list[Tensor]] = field(default_factory=list)
+    """The shards of the averages that this process holds."""
     steps: int = 0
-    """The steps done, before the error if there is one."""
+    """Steps done, before the error if there is one."""
     error: str | None = None
 
 
 # --- two processes
 
 
-def together(tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> dict[str, list[Outcome]]:
-    """The outcomes of the tasks on each rank; those after one in which a process died have its error."""
-    end = None
+def run_tasks(tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> dict[str, list[Outcome]]:
+    """The outcomes of the tasks on each rank. If a process dies, all later tasks have its error."""
+    fatal = None
     try:
         torch.multiprocessing.spawn(_process, (tasks, folder), nprocs=WORLD)
     except Exception as error:
-        end = f"{type(error).__name__}: {error}"
-    found = {}
+        fatal = f"{type(error).__name__}: {error}"
+    outcomes = {}
     for number, name in enumerate(tasks):
         files = [folder / f"{number}.{rank}" for rank in range(WORLD)]
-        if not all(file.exists() for file in files) and not str(end).startswith("in the task"):
-            end = f"in the task '{name}', {end}"
-        found[name] = [torch.load(file, weights_only=False) if file.exists() else Outcome(error=end) for file in files]
-    return found
+        if not all(file.exists() for file in files) and not str(fatal).startswith("in the task"):
+            fatal = f"in the task '{name}', {fatal}"
+        outcomes[name] = [
+            torch.load(file, weights_only=False) if file.exists() else Outcome(error=fatal) for file in files
+        ]
+    return outcomes
 
 
 def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> None:
     warnings.simplefilter("error")
-    # of torch, where a loss is of shards and of gathered parameters
+    # raised by torch for a loss of both shards and gathered parameters
     warnings.filterwarnings("ignore", "Found a non-scalar tensor with numel=1")
     torch.set_num_threads(1)
-    gc.freeze()  # a surgery looks through what is alive for DDP, once: let that not be all of torch in every task
+    gc.freeze()  # find_parallel_setup() searches all live objects: skip those of torch itself
     store = f"file://{folder / 'store'}"
     dist.init_process_group("gloo", store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=30))
     for number, task in enumerate(tasks.values()):
@@ -79,7 +81,7 @@ def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path
 
 
 class Net(nn.Module):
-    """Layers whose first dimension is 7, 3 and 1: two processes get uneven shards, and empty ones."""
+    """Layers whose first dimensions are 7, 3 and 1: two processes get uneven and empty shards."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -93,19 +95,19 @@ class Net(nn.Module):
 
 
 def batch(step: int, rank: int, world: int) -> tuple[Tensor, Tensor]:
-    """This rank's share of the rows of a step."""
+    """The rows of this rank in a step."""
     generator = torch.Generator().manual_seed(step)
     x, y = (torch.randn(ROWS, width, generator=generator, dtype=torch.float64) for width in (5, 1))
-    x[::2] *= 3  # the shares differ
+    x[::2] *= 3  # the ranks get different data
     return x[rank::world], y[rank::world]
 
 
-CLOSED = {
+PARAMETERS_ONLY = {
     "weights": lambda model: sum(one.square().sum() for one in model.parameters()) / 2,
-    # from shards, the gradient of this one comes whole
+    # under FSDP2 the gradient of this loss is replicated, not sharded
     "sums": lambda model: sum(one.sum().square() for one in model.parameters()) / 2,
 }
-OPEN = {
+OF_OUTPUT = {
     "fit": lambda output, y: (output - y).square().mean(),
     "quartic": lambda output, _: (output - 1).pow(4).mean(),
     "wave": lambda output, _: output.sin().mean(),
@@ -136,23 +138,23 @@ def train(
     Args:
         rank: of this process.
         world: how many processes share each batch.
-        wrap: what makes the model parallel.
-        losses: main first; with two heads, main is of the first and the others of the second.
-        heads: of the network.
+        wrap: makes the model parallel.
+        losses: main first; with two heads, main uses the first and the others use the second.
+        heads: the number of heads of the network.
         optimizer: "momentum", "adam" or "plain".
-        order: how the losses are given.
-        start: the first step in this order; those before give functions.
-        micro_batches: in each step.
-        unsynchronised: those of them that are not to be synchronised.
-        steps: how many.
-        checkpoint: a folder; half way, all is saved there, made anew and loaded.
-        compiled: whether the surgery is.
+        order: how the losses are given, and in what order forward passes run.
+        start: the first step that uses this order; earlier steps give functions.
+        micro_batches: the number of micro-batches in each step.
+        unsynchronised: the micro-batches that are not synchronised.
+        steps: the number of steps.
+        checkpoint: a folder; half way, everything is saved there, made again and loaded.
+        compiled: whether to pass ``compile=True``.
     """
-    model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer, compiled)
+    model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
     for step in range(steps):
         if checkpoint and step == steps // 2:
             dcp.save({"model": model.state_dict(), "surgery": surgery.state_dict()}, checkpoint_id=checkpoint)
-            model, wrapped, surgery, optimiser = made(wrap, heads, len(losses) - 1, optimizer, compiled)
+            model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
             state = {"model": model.state_dict(), "surgery": surgery.state_dict()}
             dcp.load(state, checkpoint_id=checkpoint)
             model.load_state_dict(state["model"])
@@ -178,10 +180,10 @@ def network(heads: int = 1) -> Net:
     return Net(heads).double()
 
 
-def made(
+def make(
     wrap: Callable[[nn.Module], nn.Module] | None, heads: int, aux_count: int, optimizer: str, compiled: bool
 ) -> tuple[nn.Module, nn.Module, gst.Surgery, torch.optim.Optimizer]:
-    """The model, the same wrapped, and what trains it."""
+    """The model, the wrapped model, and what trains it."""
     model = network(heads)
     wrapped = wrap(model) if wrap else model
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.3)[:aux_count], rho=0.1), compile=compiled)
@@ -194,20 +196,20 @@ def made(
 
 
 def outcome(model: nn.Module, surgery: gst.Surgery, steps: int) -> Outcome:
-    averages = surgery.state_dict()["averages"]
+    averages = [level.values() for level in surgery.state_dict()["averages"]]
     return Outcome(
-        [whole(parameter) for parameter in model.parameters()],
-        [[whole(average) for average in level] for level in averages],
-        [[part(average) for average in level] for level in averages],
+        [full(parameter) for parameter in model.parameters()],
+        [[full(average) for average in level] for level in averages],
+        [[shard(average) for average in level] for level in averages],
         steps,
     )
 
 
-def whole(tensor: Tensor | None) -> Tensor | None:
+def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
 
 
-def part(tensor: Tensor | None) -> Tensor | None:
+def shard(tensor: Tensor) -> Tensor:
     return tensor.to_local().detach().clone() if isinstance(tensor, DTensor) else tensor
 
 
@@ -225,16 +227,16 @@ def unsynced(model: nn.Module):
 def given_losses(
     model: nn.Module, names: tuple[str, ...], heads: int, x: Tensor, y: Tensor, parts: int, order: str
 ) -> list[Tensor | Callable[[], Tensor]]:
-    """The losses, each divided by the number of micro-batches, in the form and after the passes that an order says."""
+    """The losses of one micro-batch, each divided by the number of micro-batches, in the form that ``order`` names."""
 
     def loss(index: int, output: list[Tensor] | None = None) -> Tensor:
         name, head = names[index], min(index, heads - 1)
-        if name in CLOSED:
-            return CLOSED[name](model) / parts
-        if name == "evenness":  # of two forward passes
+        if name in PARAMETERS_ONLY:
+            return PARAMETERS_ONLY[name](model) / parts
+        if name == "evenness":  # needs two forward passes
             return (model(x, only=head)[0] - model(-x, only=head)[0]).square().mean() / parts
-        one = model(x, only=head)[0] if output is None else output[head]
-        return OPEN[name](one, y) / parts
+        prediction = model(x, only=head)[0] if output is None else output[head]
+        return OF_OUTPUT[name](prediction, y) / parts
 
     functions = [partial(loss, index) for index in range(len(names))]
     match order:
@@ -242,19 +244,22 @@ def given_losses(
             return functions
         case "main as a tensor":
             return [functions[0](), *functions[1:]]
-        case "closed forms as tensors":
-            return [one() if name in CLOSED else one for name, one in zip(names, functions, strict=True)]
+        case "parameters-only losses as tensors":
+            return [
+                function() if name in PARAMETERS_ONLY else function
+                for name, function in zip(names, functions, strict=True)
+            ]
         case "one forward":
             output = model(x)
-            return [one(output) for one in functions]
+            return [function(output) for function in functions]
         case "forwards first":
-            return [one() for one in functions]
+            return [function() for function in functions]
         case "aux as tensors":
-            return [functions[0], *(one() for one in functions[1:])]
+            return [functions[0], *(function() for function in functions[1:])]
     raise ValueError(order)
 
 
-# --- what makes a model parallel
+# --- ways to make a model parallel
 
 
 def sharded(
@@ -264,19 +269,19 @@ def sharded(
 
 
 def sharded_by_layer(model: Net) -> nn.Module:
-    """As is usual: each layer apart, and what is left, here the heads, with the root."""
+    """The usual way: each layer by itself, and the heads with the root."""
     fully_shard(model.body[0])
     fully_shard(model.body[2])
     return fully_shard(model)
 
 
 def sharded_over_two_meshes(model: Net) -> nn.Module:
-    """One layer whole in each process, the others sharded: inner products are summed for these only."""
+    """One layer replicated, the others sharded: inner products are summed over the shards of those only."""
     sharded(model.body[0], (2, 1), ("replicate", "shard"))
     return sharded(model, (1, 2), ("replicate", "shard"))
 
 
-def sharded_with_silent_root(model: Net) -> nn.Module:
+def sharded_with_unsynchronised_root(model: Net) -> nn.Module:
     sharded_by_layer(model).set_requires_gradient_sync(False, recurse=False)
     return model
 
@@ -290,15 +295,15 @@ def replicated_without_all_reduce(model: Net) -> nn.Module:
 
 
 def train_beside_ddp(rank: int) -> Outcome:
-    """Each process trains a model of its own on its own data; another model is under DDP."""
+    """Each process trains a model of its own on its own data; an unrelated model is under DDP."""
     other = DistributedDataParallel(network())
-    found = train(rank)
+    result = train(rank)
     assert isinstance(other, DistributedDataParallel)
-    return found
+    return result
 
 
 def train_with_unequal_threads(rank: int) -> Outcome:
-    """Processes that add up in another order: what is alike differs by rounding."""
+    """Processes that sum in different orders: synchronised gradients differ by rounding."""
     torch.set_num_threads(1 + rank)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 1))
@@ -307,6 +312,7 @@ def train_with_unequal_threads(rank: int) -> Outcome:
     try:
         for step in range(3):
             x = torch.randn(16, 300, generator=torch.Generator().manual_seed(WORLD * step + rank))
+            model.zero_grad()
             surgery.backward(lambda x=x: wrapped(x).square().mean(), lambda x=x: wrapped(x).sin().mean())
             surgery.apply()
     except RuntimeError as error:
@@ -316,8 +322,8 @@ def train_with_unequal_threads(rank: int) -> Outcome:
     return Outcome(steps=3)
 
 
-def train_on_gradients_of_one_length(rank: int) -> Outcome:
-    """One forward under DDP: the aux gradient of each process has its ones in another row, so that lengths agree."""
+def train_on_gradients_of_equal_length(rank: int) -> Outcome:
+    """One forward pass under DDP: the aux gradients of the two processes differ, but have the same length."""
     model = nn.Embedding(4, 3)
     wrapped = DistributedDataParallel(model)
     output = wrapped(torch.tensor([rank, 2]))
@@ -328,3 +334,25 @@ def train_on_gradients_of_one_length(rank: int) -> Outcome:
     except RuntimeError as error:
         return Outcome(error=f"RuntimeError: {error}")
     return Outcome([model.weight.grad], steps=1)
+
+
+def keep_plain_gradients(rank: int, wrap: Callable[[nn.Module], nn.Module], position: str) -> Outcome:
+    """One step with a third loss, whose gradient a plain ``backward()`` adds before or after ``surgery.backward``.
+
+    The outcome has ``.grad`` as its parameters.
+    """
+    model = network()
+    wrapped = wrap(model)
+    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=0.1))
+    x, y = batch(0, rank, WORLD)
+
+    def loss(name: str) -> Tensor:
+        return OF_OUTPUT[name](wrapped(x)[0], y)
+
+    if position == "before":
+        loss("wave").backward()
+    surgery.backward(partial(loss, "fit"), partial(loss, "quartic"))
+    if position == "after":
+        loss("wave").backward()
+    surgery.apply()
+    return Outcome([full(parameter.grad) for parameter in model.parameters()], steps=1)

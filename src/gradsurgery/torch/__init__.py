@@ -1,4 +1,4 @@
-"""Gradient surgery for PyTorch: losses in, the direction in ``.grad`` out, any optimiser behind it.
+"""Gradient surgery for PyTorch: losses in, a direction added to ``.grad``, and any optimiser after it.
 
     >>> import torch
     >>> import gradsurgery as gs, gradsurgery.torch as gst
@@ -8,12 +8,15 @@
     >>> x = torch.randn(16, 3)
     >>> for _ in range(3):
     ...     main_loss, aux_loss = model(x).square().mean(), model.weight.square().sum()
-    ...     _ = surgery.backward(main_loss, aux_loss)      # gathers each loss's gradient apart
-    ...     surgery.apply()                                # .grad is now the direction
+    ...     _ = surgery.backward(main_loss, aux_loss)      # gathers the gradient of each loss
+    ...     surgery.apply()                                # adds the direction to .grad
     ...     optimizer.step(); optimizer.zero_grad()
 
-A loss may also be a function that returns one: ``surgery.backward(main_fn, aux_fn)`` calls them in turn, so that one
-graph lives at a time. That is the form for DistributedDataParallel.
+A loss may also be a function that returns one: ``surgery.backward(main_fn, aux_fn)`` calls them in turn, so that only
+one graph is alive at a time. Use this form with DistributedDataParallel.
+
+A step runs through the files of this package in order: ``gradients`` (gather), ``blocks`` (lay out), ``passes`` (inner
+products), ``formula`` (plan), ``passes`` (combine), ``state``.
 """
 
 try:

@@ -1,30 +1,32 @@
-"""Blocks: one parameter's vectors. Small ones are joined, large ones split."""
+"""Step 2, lay out: the vectors of each parameter side by side in memory, in the blocks that the passes work on."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from gradsurgery.torch.layout import by_stride
-from gradsurgery.torch.scalars import apart
+from gradsurgery.torch import scalars
+from gradsurgery.torch.dtensor import Shards, local, shards_of
+from gradsurgery.torch.state import State
 
 PIECE = 1 << 20
-"""Elements of a piece: on a CPU, what its cache holds, to be read from memory once for all that is done with it. (A dot
-of many more would lose digits, too.)"""
+"""Elements of a piece. On the CPU a piece fits the cache, so that memory is read once for all that is done with it; and
+the dot product of a piece does not lose digits, as that of a longer vector would."""
 
 SMALL = 1 << 15
-"""Blocks of fewer elements are joined, as a call takes longer than their work."""
+"""Blocks of fewer elements are merged: the calls would take longer than the work."""
 
 
 class Block(NamedTuple):
-    """Gradients, main first, and averages, as tensors of one shape on one device."""
+    """The vectors of one parameter: gradients, main first, and averages, of one shape and on one device."""
 
     gradients: Sequence[Tensor]
     averages: Sequence[Tensor]
     parts: "Sequence[Block]" = ()
-    """Those that it was joined of, if it was, by copies of their vectors (a single one shares its memory)."""
+    """The blocks that were copied into this one, if it was merged."""
 
     @property
     def vectors(self) -> list[Tensor]:
@@ -32,44 +34,44 @@ class Block(NamedTuple):
         return [*self.gradients, *self.averages]
 
     @property
-    def written(self) -> list[Tensor]:
-        """What the second pass leaves behind: the direction in place of the last gradient, and the averages."""
+    def outputs(self) -> list[Tensor]:
+        """What the second pass writes: the direction, in place of the last gradient, and the averages."""
         return [self.gradients[-1], *self.averages]
 
     @property
     def device(self) -> torch.device:
-        """Where the vectors lie."""
+        """The device of the vectors."""
         return self.gradients[0].device
-
-    @property
-    def size(self) -> int:
-        """Elements in each vector."""
-        return self.gradients[0].numel()
 
     @property
     def dtype(self) -> torch.dtype:
         """The type of the gradients."""
         return self.gradients[0].dtype
 
+    @property
+    def size(self) -> int:
+        """Elements of each vector."""
+        return self.gradients[0].numel()
+
     def pieces(self) -> "Sequence[Block]":
-        """Parts that share the block's memory on a CPU, else the block itself."""
-        if self.size <= PIECE or apart(self.device):
+        """A flat block cut into pieces that share its memory, on the CPU; elsewhere the whole block."""
+        if self.size <= PIECE or scalars.is_async(self.device):
             return [self]
         count = len(self.gradients)
-        parts = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
-        return [Block(part[:count], part[count:]) for part in parts]
+        pieces = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
+        return [Block(piece[:count], piece[count:]) for piece in pieces]
 
-    def hand_back(self) -> None:
-        """Copy what was written to the parts, if there are any."""
+    def scatter_back(self) -> None:
+        """Copy the outputs of a merged block to its parts."""
         if not self.parts:
             return
-        for vector, *places in zip(self.written, *(part.written for part in self.parts), strict=True):
-            torch._foreach_copy_(places, _unflatten_dense_tensors(vector, places))  # type: ignore[no-untyped-call]
+        for vector, *outputs in zip(self.outputs, *(part.outputs for part in self.parts), strict=True):
+            torch._foreach_copy_(outputs, _unflatten_dense_tensors(vector, outputs))  # type: ignore[no-untyped-call]
 
 
-def joined(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of one type, flat: each large one by its own memory, and the small ones as one."""
-    large = [flat(block) for block in blocks if block.size >= SMALL]
+def merge_small(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks of one type as flat blocks: large ones share their memory, small ones are copied into one."""
+    large = [flatten(block) for block in blocks if block.size >= SMALL]
     small = [block for block in blocks if block.size < SMALL]
     if not small:
         return large
@@ -79,25 +81,117 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
     return [*large, Block(vectors[:count], vectors[count:], small)]
 
 
-def aligned(gradients: list[Tensor], averages: list[Tensor]) -> Block:
-    """A block with all vectors in the order of the last gradient's elements: a gradient that lies otherwise is copied.
-
-    Args:
-        gradients: of one type.
-        averages: as ``laid_like`` the last gradient.
-    """
-    last = gradients[-1]
-    strides = last.stride()
-    return Block([one if one.stride() == strides else torch.empty_like(last).copy_(one) for one in gradients], averages)
-
-
-def flat(block: Block) -> Block:
+def flatten(block: Block) -> Block:
     """The block as 1-d tensors that share its memory."""
     last = block.gradients[-1]
     if last.is_contiguous():
-        return Block([one.view(-1) for one in block.gradients], [one.view(-1) for one in block.averages])
-    order = by_stride(last)
+        return Block([vector.view(-1) for vector in block.gradients], [vector.view(-1) for vector in block.averages])
+    order = _memory_order(last)
     return Block(
-        [one.permute(order).view(-1) for one in block.gradients],
-        [one.permute(order).view(-1) for one in block.averages],
+        [vector.permute(order).view(-1) for vector in block.gradients],
+        [vector.permute(order).view(-1) for vector in block.averages],
     )
+
+
+def make_dense(tensor: Tensor) -> Tensor:
+    """The tensor if its elements are adjacent in memory, in whatever order of dimensions; else a contiguous copy."""
+    ours = local(tensor)
+    return tensor if ours.is_contiguous() or ours.permute(_memory_order(ours)).is_contiguous() else tensor.contiguous()
+
+
+def _memory_order(tensor: Tensor) -> list[int]:
+    """The dimensions by falling stride: in this order the elements are adjacent."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+
+
+Group = tuple[Shards | None, torch.device, torch.dtype]
+"""What blocks in one pass have in common: where their other shards are, the device, and the type."""
+
+
+class CachedLayout(NamedTuple):
+    """How the vectors of one parameter lay in memory in the step before; most often nothing has changed."""
+
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    averages: Sequence[Tensor]
+    group: Group
+
+    def fits(self, gradients: Sequence[Tensor | None]) -> bool:
+        """Whether these gradients are plain tensors in the same layout."""
+        for gradient in gradients:
+            if (
+                type(gradient) is not Tensor
+                or gradient.stride() != self.strides
+                or gradient.shape != self.shape
+                or gradient.dtype is not self.dtype
+                or gradient.device != self.device
+            ):
+                return False
+        return True
+
+
+class Layout:
+    """Makes the blocks of a step.
+
+    Args:
+        parameters: the parameters.
+        state: holds their averages.
+    """
+
+    def __init__(self, parameters: list[Tensor], state: State) -> None:
+        self._parameters, self._state = parameters, state
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the cached layouts, after the averages were replaced."""
+        self._cached: list[CachedLayout | None] = [None] * len(self._parameters)
+
+    def blocks(self, gathered: Sequence[list[Tensor | None]]) -> tuple[dict[Group, list[Block]], list[Tensor | None]]:
+        """The blocks by group, and for each parameter the tensor that the direction will be written to.
+
+        Args:
+            gathered: the gradients of each loss, main first.
+        """
+        groups: dict[Group, list[Block]] = {}
+        directions: list[Tensor | None] = []
+        for index, gradients in enumerate(zip(*gathered, strict=True)):
+            cached = self._cached[index]
+            if cached is not None and cached.fits(gradients):
+                groups.setdefault(cached.group, []).append(Block(gradients, cached.averages))
+                directions.append(gradients[-1])
+            else:
+                directions.append(self._add_block(index, gradients, groups))
+        return groups, directions
+
+    def _add_block(
+        self, index: int, gradients: tuple[Tensor | None, ...], groups: dict[Group, list[Block]]
+    ) -> Tensor | None:
+        """Add the block of one parameter, convert what does not match, and cache the layout."""
+        parameter = self._parameters[index]
+        reached = [gradient for gradient in gradients if gradient is not None]
+        if not reached and not self._state.has_averages(index):
+            return None
+        like = reached[0] if reached else torch.zeros_like(parameter)
+        filled = _match_dtypes([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
+        last = filled[-1]
+        averages = [local(average) for average in self._state.averages(index, last)]
+        block = Block([_match_strides(local(gradient), local(last)) for gradient in filled], averages)
+        group = shards_of(parameter), block.device, block.dtype
+        groups.setdefault(group, []).append(block)
+        cached = CachedLayout(last.shape, last.stride(), last.dtype, last.device, averages, group)
+        self._cached[index] = cached if cached.fits(gradients) else None
+        return last if reached else None
+
+
+def _match_dtypes(gradients: list[Tensor]) -> list[Tensor]:
+    """The gradients in the widest of their types; types differ only where a parameter's ``grad_dtype`` is None."""
+    if all(gradient.dtype == gradients[0].dtype for gradient in gradients):
+        return gradients
+    widest = reduce(torch.promote_types, [gradient.dtype for gradient in gradients])
+    return [gradient.to(widest) for gradient in gradients]
+
+
+def _match_strides(gradient: Tensor, like: Tensor) -> Tensor:
+    return gradient if gradient.stride() == like.stride() else torch.empty_like(like).copy_(gradient)

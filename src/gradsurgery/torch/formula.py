@@ -1,122 +1,125 @@
-"""A method at work on numbers: what it asks for in a step, and what it makes of the answers."""
+"""A method at work: the inner products that it needs in each step, and what follows from their values."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from gradsurgery.hyperparameter import broadcast
 from gradsurgery.method import Method
-from gradsurgery.methods import METHODS
-from gradsurgery.plan import Plan, basis, plan, required_products
+from gradsurgery.plan import basis, plan, required_products
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.scalars import Numbers, Pairs
+from gradsurgery.torch.scalars import Pairs, Scalars
 from gradsurgery.torch.state import State
-from gradsurgery.torch.tape import Tape
+
+
+class Update(NamedTuple):
+    """What one step does. In an unsound step the weights are NaN, and averages, mass and memory stay."""
+
+    weights: list[Scalar]
+    """The direction, over ``Formula.names``, scaled as the gradients are."""
+    keep: Scalar
+    """The weight of the old average in the new one."""
+    take: Scalar
+    """The weight of the new gradient in its average; 0 in an unsound step."""
+    unscale: Scalar | None
+    """One over the factor of a ``GradScaler``, if there is one."""
+    mass: Scalar
+    memory: tuple[Scalar, ...]
+    diagnostics: Callable[[], dict[str, Scalar]]
+    """Computed lazily: most steps never read them."""
 
 
 class Formula:
-    """The formula of a method with some number of auxiliary losses.
+    """The formula of a method for a number of auxiliary losses.
 
     Args:
         method: the method.
-        aux_count: how many auxiliary losses there are.
-        numbers: the scalars.
-        measure: whether to ask for all inner products.
-        squares: whether to ask for those of each gradient with itself.
+        aux_count: the number of auxiliary losses.
+        scalars: makes the scalars to compute with.
+        measure: whether to ask for every inner product, which makes the diagnostics complete.
+        squares: whether to ask for the squared length of every gradient.
     """
 
-    def __init__(self, method: Method, aux_count: int, numbers: Numbers, *, measure: bool, squares: bool) -> None:
+    def __init__(self, method: Method, aux_count: int, scalars: Scalars, *, measure: bool, squares: bool) -> None:
         method.check_aux_count(aux_count)
-        self.method, self._aux_count, self._numbers = method, aux_count, numbers
-        self._measure, self._squares = measure, squares
+        self.method, self.aux_count = method, aux_count
+        self._scalars, self._measure = scalars, measure
         self.names = basis(method, aux_count)
-        """The vectors."""
+        """The vectors of a step: its gradients, main first, then the averages."""
         self.gradients = self.names[: 1 + aux_count]
-        """Those of them that are gradients."""
+        """The names of the gradients."""
         own = [(name, name) for name in self.gradients] if squares else []
         self.pairs = tuple(dict.fromkeys([*required_products(method, aux_count, measure=measure), *own]))
-        """The inner products."""
+        """The inner products, by names."""
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
-        """The same, by the places of their factors among the vectors."""
-        self._weighted: tuple[str, ...] = ()
-        self._written = self._write() if _fixed(method) else None
+        """The inner products, by positions in ``names``."""
 
-    def plan(self, products: Sequence[Scalar], state: State, scale: Scalar | None = None) -> Plan:
-        """One step.
+    def update(
+        self, products: Sequence[Scalar], state: State, *, scale: Scalar | None = None, replicas_agree: Scalar = True
+    ) -> Update:
+        """Plan one step.
 
         Args:
             products: the inner products, in the order of ``pairs``.
-            state: where the method is.
-            scale: what the gradients are multiplied by, if they are; the direction is then, too.
+            state: the state before the step.
+            scale: the factor of a ``GradScaler`` that is in the gradients.
+            replicas_agree: whether all processes hold the same gradients; if not, the step is unsound.
         """
-        if scale is not None:
-            unscale = self._numbers.inverse(scale)
-            products = [
-                product * (unscale if a in self.gradients else 1) * (unscale if b in self.gradients else 1)
-                for product, (a, b) in zip(products, self.pairs, strict=True)
-            ]
-        step = self._quick(products, state.steps, state.mass, state.memory)
-        if scale is None:
-            return step
-        scaled = {name: one if name in self.gradients else one * scale for name, one in step.weights.items()}
-        return step._replace(weights=scaled)
-
-    def _quick(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
-        if self._written is None:
-            return self._planned(products, steps, mass, memory)
-        sound, keep, take, new, *rest = self._written(*products, mass, *memory)
-        return Plan(
-            weights=dict(zip(self._weighted, rest, strict=False)),
-            sound=sound,
-            keep=keep,
-            take=take,
-            mass=new,
-            memory=tuple(rest[len(self._weighted) :]),
-            diagnostics=partial(self._told, products, steps, mass, memory),
-        )
-
-    def _told(self, *before: Any) -> dict[str, Scalar]:
-        return self._planned(*before).diagnostics()
-
-    def _planned(self, products: Sequence[Scalar], steps: int, mass: Scalar, memory: tuple[Scalar, ...]) -> Plan:
-        mass, *numbers = map(self._numbers.typed, (mass, *memory, *products))
-        known = dict(zip(self.pairs, numbers[len(memory) :], strict=True))
+        scalars = self._scalars
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
+            values = [scalars.as_numpy(product) for product in products]
+            unscale = None if scale is None else 1 / scale
+            if unscale is not None:
+                values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
+            known = dict(zip(self.pairs, values, strict=True))
             step = plan(
-                self.method,
-                self._aux_count,
+                self._method_now(),
+                self.aux_count,
                 dot=lambda a, b: known[a, b],
-                steps=steps,
-                mass=mass,
-                memory=tuple(numbers[: len(memory)]),
+                steps=state.steps,
+                mass=state.mass,
+                memory=state.memory,
                 measure=self._measure,
             )
-            return step._replace(diagnostics=step.diagnostics().copy)  # now: lam may be a tensor that will change
+            weights = [step.weights.get(name, 0.0) for name in self.names]
+            if scale is not None:
+                count = len(self.gradients)
+                weights = [*weights[:count], *(weight * scale for weight in weights[count:])]
+            sound = step.sound & scalars.all_finite(weights) & replicas_agree
+        return Update(
+            weights=[scalars.as_float(scalars.select(sound, weight, np.nan)) for weight in weights],
+            keep=scalars.as_float(step.keep),
+            take=scalars.as_float(scalars.select(sound, step.take, 0.0)),
+            unscale=None if unscale is None else scalars.as_float(unscale),
+            mass=scalars.select(sound, step.mass, state.mass),
+            memory=tuple(map(partial(scalars.select, sound), step.memory, state.memory)),
+            diagnostics=partial(_diagnostics, step.diagnostics, sound),
+        )
 
-    def _write(self) -> Callable[..., tuple[Scalar, ...]]:
-        """What a step computes from its numbers, as one function."""
-        tape = Tape(self._numbers.dtype)
-        known = {pair: tape.symbol("_".join(pair)) for pair in self.pairs}
-        mass, *memory = map(tape.symbol, ("mass", *self.method.memory))
-        step = plan(self.method, self._aux_count, dot=lambda a, b: known[a, b], mass=mass, memory=tuple(memory))
-        self._weighted = tuple(step.weights)
-        numbers = [step.sound, step.keep, step.take, step.mass, *step.weights.values(), *step.memory]
-        return tape.function(numbers)
+    def _unscale(self, product: Scalar, pair: tuple[str, str], unscale: Scalar) -> Scalar:
+        for name in pair:
+            if name in self.gradients:
+                product = product * unscale
+        return product
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """To be pickled without the function, which is written anew."""
-        make = partial(Formula, measure=self._measure, squares=self._squares)
-        return make, (self.method, self._aux_count, self._numbers)
+    def _method_now(self) -> Method:
+        """The method with the present values of its tensors: they may change before the diagnostics are read."""
+        fields = vars(self.method)
+        values = {name: self._snapshot(value) for name, value in fields.items()}
+        changed = {name: value for name, value in values.items() if value is not fields[name]}
+        return replace(self.method, **changed) if changed else self.method
+
+    def _snapshot(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self._scalars.snapshot(value)
+        if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
+            return tuple(map(self._snapshot, value))
+        return value
 
 
-def _fixed(method: Method) -> bool:
-    """Whether a method is one of ours, and all numbers.
-
-    A user's formula, function (as a schedule) or tensor may say something else in the next step, and a user's formula
-    may do with numbers whatever Python can.
-    """
-    values = (one for field in vars(method).values() for one in broadcast(field, 1))
-    return type(method) in METHODS.values() and all(one is None or isinstance(one, Real) for one in values)
+def _diagnostics(planned: Callable[[], dict[str, Scalar]], sound: Scalar) -> dict[str, Scalar]:
+    with np.errstate(all="ignore"):
+        return {**planned(), "sound": sound}

@@ -1,88 +1,196 @@
-"""The gradients of one step: of each loss apart, gathered from one or more backward passes."""
+"""Step 1, gather: one backward pass for each loss, each gradient kept apart from the others and from ``.grad``."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
-from gradsurgery.torch.layout import dense
-from gradsurgery.torch.losses import Loss, backward, value
-from gradsurgery.torch.parallel import Wrapping, added, placed_like, whole
+from gradsurgery.torch.blocks import make_dense
+from gradsurgery.torch.dtensor import add_gradients, full, place_like, raise_on_freed_parameters
+from gradsurgery.torch.parallel import ParallelSetup
+from gradsurgery.torch.parameters import check_trainable
+
+Loss: TypeAlias = Tensor | Callable[[], Tensor]
 
 Gradients = list[Tensor | None]
 """The gradient of one loss, parameter by parameter; None where the loss does not reach."""
 
 
-class Gathering:
-    """Gathers gradients; in between, ``.grad`` of its parameters is None."""
+class Gatherer:
+    """Gathers the gradients of one step, from one or more calls of ``backward``."""
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self._parameters = parameters
-        self._by_id = {id(parameter): parameter for parameter in parameters}
         self.gradients: list[Gradients] = []
+        """The gradient of each loss, main first; empty between steps."""
 
     def clear(self) -> None:
-        """Forget what was gathered."""
+        """Drop what was gathered."""
         self.gradients = []
 
-    def add(self, names: tuple[str, ...], losses: tuple[Loss, ...], wrapping: Wrapping) -> tuple[Tensor, ...]:
-        """Add the gradients of these losses, one after the other; returns their values."""
+    def backward(self, names: Sequence[str], losses: Sequence[Loss], setup: ParallelSetup) -> tuple[Tensor, ...]:
+        """Add the gradients of these losses; returns their values. ``.grad`` is as before when this returns."""
         if self.gradients and len(self.gradients) != len(losses):
             raise ValueError(f"backward was called with {len(self.gradients)} losses before, but got {len(losses)}")
         gathered = self.gradients or [[None] * len(self._parameters) for _ in losses]
-        self.clear()  # if a loss fails, no half-gathered gradients stay
+        before = [_detached_from_bucket(parameter.grad, setup) for parameter in self._parameters]
         values = []
-        for index, (name, loss) in enumerate(zip(names, losses, strict=True)):
-            later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
-            now, gathered[index] = self._added(name, loss, gathered[index], later, wrapping)
-            values.append(now)
+        try:
+            for index, (name, loss) in enumerate(zip(names, losses, strict=True)):
+                later = [other for other in losses[index + 1 :] if isinstance(other, Tensor)]
+                value, gathered[index] = self._gather(name, loss, gathered[index], later, setup)
+                values.append(value)
+        finally:
+            for parameter, gradient in zip(self._parameters, before, strict=True):
+                parameter.grad = gradient
         self.gradients = gathered
         return tuple(values)
 
-    def _added(
-        self, name: str, loss: Loss, before: Gradients, later: list[Tensor], wrapping: Wrapping
+    def add_to_grad(self, directions: Gradients) -> None:
+        """Add the directions to ``.grad``, as ``backward()`` does: in place, or without a copy where it is None."""
+        for parameter, direction in zip(self._parameters, directions, strict=True):
+            if direction is None:
+                continue
+            gradient = parameter.grad
+            if gradient is None:
+                parameter.grad = direction
+            elif gradient.layout is not torch.strided:
+                parameter.grad = direction.add_(gradient)
+            else:
+                parameter.grad = add_gradients(place_like(parameter, gradient), direction)
+
+    def _gather(
+        self, name: str, loss: Loss, before: Gradients, later: list[Tensor], setup: ParallelSetup
     ) -> tuple[Tensor, Gradients]:
+        """One backward pass; returns the value of the loss, and its gradients added to those before."""
+        for parameter, gradient in zip(self._parameters, before, strict=True):
+            parameter.grad = None if setup.sharded else gradient
         try:
-            for parameter, gradient in zip(self._parameters, before, strict=True):
-                parameter.grad = None if wrapping.sharded else gradient
-            now = value(loss, name)
-            backward(now, self._by_id, later, wrapping)
-            gradients = self._owned(name)
+            value = _evaluate(name, loss)
+            _backward(value, self._parameters, later, setup)
+            gradients = self._owned_gradients(name)
         except RuntimeError as error:
-            wrapping.advise(error)
-            raise
-        finally:
-            for parameter in self._parameters:
-                parameter.grad = None
-        wrapping.check(name)
+            advice = setup.advice(error) or (_freed_graph_advice(name) if "second time" in str(error) else None)
+            if advice is None:
+                raise
+            raise RuntimeError(advice) from error
+        setup.check_synchronised(name)
         if all(gradient is None for gradient in gradients):
             raise RuntimeError(f"the {name} loss reaches none of the parameters")
-        if wrapping.sharded:
-            gradients = [added(*pair) for pair in zip(before, gradients, strict=True)]
-        return whole(now.detach()), gradients
+        if setup.sharded:
+            gradients = [add_gradients(*pair) for pair in zip(before, gradients, strict=True)]
+        return full(value.detach()), gradients
 
-    def _owned(self, name: str) -> Gradients:
-        """The gradients, dense, placed as their parameters are, and each with its memory to itself: it is written to.
+    def _owned_gradients(self, name: str) -> Gradients:
+        """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.
 
-        Autograd hands out parts of larger tensors, and the same memory to several parameters; DDP hands out parts of
-        buckets that it writes to again. So some are copied. All in one loop: in a small model each look counts.
+        The direction is written into these tensors. Autograd may give several parameters the same memory, or part of a
+        larger tensor, and DDP gives views of buckets that it writes to again; those are copied. One loop does it all:
+        in a small model every call counts.
         """
-        found: Gradients = []
-        memories: set[int] = set()
+        gradients: Gradients = []
+        addresses: set[int] = set()
         for parameter in self._parameters:
             gradient = parameter.grad
             if gradient is not None:
                 if gradient.layout is not torch.strided:
                     raise TypeError(
-                        f"the {name} loss gives a sparse gradient ({gradient.layout}), but surgery needs dense ones: "
+                        f"the {name} loss has a sparse gradient ({gradient.layout}), but surgery needs dense ones: "
                         "make the embedding with sparse=False"
                     )
                 if type(gradient) is not Tensor or not gradient.is_contiguous():
-                    gradient = dense(placed_like(parameter, gradient))
+                    gradient = make_dense(place_like(parameter, gradient))
                 if type(gradient) is Tensor:
                     memory = gradient.untyped_storage()
                     address = memory.data_ptr()
-                    # by size alone, a parameter that fills a bucket of DDP would pass for its owner
-                    if memory.nbytes() != gradient.nbytes or address in memories or gradient._is_view():
+                    # _is_view too: a parameter that fills a bucket of DDP has the size of its memory
+                    if memory.nbytes() != gradient.nbytes or address in addresses or gradient._is_view():
                         gradient = gradient.clone()
-                    memories.add(address)
-            found.append(gradient)
-        return found
+                    addresses.add(address)
+            gradients.append(gradient)
+        return gradients
+
+
+def _evaluate(name: str, loss: Loss) -> Tensor:
+    """The loss as a scalar tensor with a graph; a function is called."""
+    if not isinstance(loss, Tensor):
+        if not callable(loss):
+            raise TypeError(f"the {name} loss is a scalar tensor or a function that returns one, but got {loss!r}")
+        loss = loss()
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"the function of the {name} loss returns a scalar tensor, but got {loss!r}")
+    if loss.numel() != 1:
+        raise ValueError(f"the {name} loss is a scalar, but got a tensor of shape {tuple(loss.shape)}")
+    if not loss.requires_grad:
+        raise ValueError(
+            f"the {name} loss has no graph: it does not depend on parameters, or was computed under no_grad"
+        )
+    return loss
+
+
+class _Graph:
+    """The part of the autograd graph that the backward pass of some losses visits."""
+
+    def __init__(self, losses: Iterable[Tensor]) -> None:
+        self.nodes: set[Node] = set()
+        """The inner nodes, which may hold saved tensors."""
+        self.leaves: set[int] = set()
+        """The ids of the leaf tensors."""
+        stack = [loss.grad_fn for loss in losses]
+        while stack:
+            node = stack.pop()
+            if node is None or node in self.nodes:
+                continue
+            if next_functions := node.next_functions:
+                self.nodes.add(node)
+                for following, _ in next_functions:
+                    stack.append(following)
+            else:
+                self.leaves.add(id(getattr(node, "variable", None)))
+
+    def shares_nodes(self, other: "_Graph") -> bool:
+        """Whether the backward pass of one frees what the other's needs."""
+        return not self.nodes.isdisjoint(other.nodes)
+
+    @property
+    def hides_parameters(self) -> bool:
+        """Whether it has inner graphs, as reentrant activation checkpointing makes."""
+        return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
+
+
+def _backward(loss: Tensor, parameters: list[Tensor], later: Sequence[Tensor], setup: ParallelSetup) -> None:
+    """``loss.backward()``, restricted to the parameters where possible; keeps the graph if a later loss needs it."""
+    graph = _Graph([loss])
+    retain_graph = bool(later) and graph.shares_nodes(_Graph(later))
+    if setup.sharded:
+        raise_on_freed_parameters(graph.nodes)
+    if setup.bypasses_ddp(graph.nodes):
+        trainable = _trainable(parameters)
+        gradients = torch.autograd.grad(loss, trainable, retain_graph=retain_graph, allow_unused=True)
+        for parameter, gradient in zip(trainable, gradients, strict=True):
+            parameter.grad = add_gradients(parameter.grad, gradient)
+        return
+    reaches_ours_only = graph.leaves <= {id(parameter) for parameter in parameters}
+    unrestricted = setup.hooked or graph.hides_parameters or (reaches_ours_only and bool(graph.leaves))
+    inputs = None if unrestricted else _trainable(parameters)
+    loss.backward(retain_graph=retain_graph, inputs=inputs)  # type: ignore[no-untyped-call]
+
+
+def _trainable(parameters: list[Tensor]) -> list[Tensor]:
+    check_trainable(parameters)
+    return [parameter for parameter in parameters if parameter.requires_grad]
+
+
+def _detached_from_bucket(gradient: Tensor | None, setup: ParallelSetup) -> Tensor | None:
+    """A gradient that the next backward pass leaves alone: DDP would write to the bucket that it may be a view of."""
+    return gradient.clone() if gradient is not None and setup.replicas and gradient._is_view() else gradient
+
+
+def _freed_graph_advice(name: str) -> str:
+    return (
+        f"the graph of the {name} loss has been freed, by an earlier loss.backward() (which then needs "
+        "retain_graph=True) or by another loss that shares its forward pass: give such losses as tensors, "
+        "surgery.backward(main_loss, aux_loss), or let each function run a forward pass of its own"
+    )

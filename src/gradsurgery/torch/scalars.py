@@ -1,9 +1,12 @@
-"""Numbers: the type to compute in, where they can be looked at, and what formulas run on."""
+"""The scalars of a step: their type, and how to compute with them without waiting for a device.
+
+On the CPU, formulas run on numpy scalars, which are quick, carry their type, and do not raise on division by zero. On
+every other device they run on 0-d tensors, because reading a value would block until the device has caught up.
+"""
 
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,66 +15,77 @@ from torch import Tensor
 from gradsurgery.scalar import Scalar
 
 Pairs = tuple[tuple[int, int], ...]
-"""Inner products to form, by the places of their factors among the vectors of a block."""
+"""Inner products, by the positions of their two factors among the vectors of a block."""
 
-_CODE = {torch.float32: "f", torch.float64: "d"}
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+_TYPE_CODE = {torch.float32: "f", torch.float64: "d"}
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The type to compute in: float32 at least."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def apart(device: torch.device) -> bool:
-    """Whether a device works by itself, so that to look at a number on it is to wait: all but the CPU."""
+def is_async(device: torch.device) -> bool:
+    """True if reading a value blocks on the device (anything but the CPU)."""
     return device.type != "cpu"
 
 
-def widened(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The vectors, gradients first, in the type to compute in; those that have it are not copied."""
-    dtype = wide(vectors[0].dtype)
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type to compute in: float32 or wider."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def to_compute_dtype(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The vectors, gradients first, in the type to compute in; no copy if they have it already."""
+    dtype = compute_dtype(vectors[0].dtype)
     return vectors if vectors[0].dtype == dtype else [vector.to(dtype) for vector in vectors]
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """The scalars of formulas and passes: on a CPU Python's own, the quickest, else 0-d tensors, so that none waits."""
+class Scalars:
+    """Makes the scalars that formulas run on.
 
-    device: torch.device
-    dtype: torch.dtype
+    Args:
+        device: where formulas run.
+        dtypes: the types of the parameters.
+    """
 
-    def scalar(self, number: Scalar) -> Scalar:
-        """A number as formulas and passes take it, rounded to the type."""
-        return self.scalars([number])[0]
+    def __init__(self, device: torch.device, dtypes: Iterable[torch.dtype]) -> None:
+        computed = {compute_dtype(dtype) for dtype in dtypes}
+        self.device = device
+        self.dtype = torch.float64 if torch.float64 in computed else torch.float32
+        """The widest type that is computed in."""
+        self._narrowest = torch.float32 if torch.float32 in computed else torch.float64
+        self.is_async = is_async(device)
+        """Whether reading a scalar blocks on the device."""
 
-    def scalars(self, numbers: Iterable[Scalar]) -> list[Scalar]:
-        """Several such numbers."""
-        if apart(self.device):
-            return [self.tensor(number) for number in numbers]
-        plain = [number.item() if isinstance(number, Tensor) else number for number in numbers]
-        return array(_CODE[self.dtype], plain).tolist()
+    def as_numpy(self, value: Scalar) -> Scalar:
+        """A scalar for formulas: numpy's on the CPU, else a 0-d tensor."""
+        if self.is_async:
+            return self.tensor(value)
+        return _NUMPY[self.dtype](value.item() if isinstance(value, Tensor) else value)
 
-    def typed(self, number: Scalar) -> Scalar:
-        """A number that shows its type to those who ask, and does not mind to be divided by 0: on a CPU numpy's."""
-        return number if apart(self.device) else _NUMPY[self.dtype](number)
+    def as_float(self, value: Scalar) -> Scalar:
+        """A scalar for the passes: Python's on the CPU, else a 0-d tensor."""
+        return self.tensor(value) if self.is_async else float(value)
 
-    def inverse(self, number: Scalar) -> Scalar:
-        """1 / number; NaN for 0."""
-        return 1 / number if apart(self.device) or number else math.nan
+    def tensor(self, value: Scalar) -> Tensor:
+        """A 0-d tensor on the device, made without waiting for it."""
+        if isinstance(value, Tensor):
+            return value.detach().to(self.device, self.dtype)
+        return torch.full((), float(value), dtype=self.dtype, device=self.device)
 
-    def tensor(self, number: Scalar) -> Tensor:
-        """A number, or the numbers of a tensor, as a tensor of this type on this device, without waiting for it."""
-        if isinstance(number, Tensor):
-            return number.detach().to(self.device, self.dtype)
-        return torch.full((), float(number), dtype=self.dtype, device=self.device)
+    def row(self, values: Sequence[Scalar]) -> Tensor:
+        """The scalars as a 1-d tensor on the device."""
+        return torch.stack([self.tensor(value) for value in values])
 
-    def row(self, numbers: Sequence[Scalar]) -> Tensor:
-        """The numbers as one 1-d tensor."""
-        return torch.stack([self.tensor(number) for number in numbers])
+    def snapshot(self, value: Tensor) -> Scalar:
+        """The present value of a tensor that may be changed in place later."""
+        return value.detach().clone() if self.is_async else value.item()
 
-    def chosen(self, whether: Scalar, new: Scalar, old: Scalar) -> Scalar:
-        """The new number or the old."""
-        if isinstance(whether, Tensor):
-            return torch.where(whether, self.tensor(new), self.tensor(old))  # no branch: it would wait for the device
-        return self.scalar(new) if whether else old
+    def select(self, condition: Scalar, new: Scalar, old: Scalar) -> Scalar:
+        """``new`` where the condition holds, else ``old``."""
+        if isinstance(condition, Tensor):
+            return torch.where(condition, self.tensor(new), self.tensor(old))  # a branch would wait for the device
+        return new if condition else old
+
+    def all_finite(self, values: Sequence[Scalar]) -> Scalar:
+        """Whether all are finite when rounded to the narrowest type that is computed in."""
+        if self.is_async:
+            return self.row(values).to(self._narrowest).isfinite().all()
+        return all(map(math.isfinite, array(_TYPE_CODE[self._narrowest], values)))

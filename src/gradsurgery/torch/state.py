@@ -1,115 +1,189 @@
-"""What a surgery carries from step to step: averages, and a few scalars."""
+"""The state that a method carries from step to step: averages and a few scalars."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradsurgery.method import Method
-from gradsurgery.plan import Plan
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.layout import laid_like
-from gradsurgery.torch.scalars import Numbers, wide
+from gradsurgery.torch.dtensor import is_dtensor, local
+from gradsurgery.torch.scalars import Scalars, compute_dtype
+
+KEYS = ("method", "shapes", "steps", "mass", "memory", "averages")
 
 
 class State:
-    """The state of a method at work on some parameters.
+    """The state of a method for a list of parameters.
 
     Args:
         method: the method.
-        parameters: what the averages are of.
-        numbers: the scalars.
+        parameters: all parameters, frozen ones too; averages are numbered by their positions in this list.
+        scalars: makes the scalars.
     """
 
-    def __init__(self, method: Method, parameters: list[Tensor], numbers: Numbers) -> None:
-        self._method, self._parameters, self._numbers = method, parameters, numbers
-        self._averages: list[list[Tensor | None]] = [[None] * len(parameters) for _ in range(method.averages)]
+    def __init__(self, method: Method, parameters: list[Tensor], scalars: Scalars) -> None:
+        self._method, self._parameters, self._scalars = method, parameters, scalars
+        self._averages: list[dict[int, Tensor]] = [{} for _ in range(method.averages)]
         self.steps = 0
-        """Steps so far, unsound ones too."""
-        self.mass: Scalar = numbers.scalar(0.0)
-        """The moving average of the number 1, from which averages are corrected for their start at zero."""
+        """Steps so far, including unsound ones."""
+        self.mass: Scalar = scalars.as_numpy(0.0)
+        """The moving average of the number 1, which corrects averages for their start at zero."""
         self.memory: tuple[Scalar, ...] = (self.mass,) * len(method.memory)
         """The method's own scalars."""
 
-    def check(self, method: Method) -> None:
-        """Raise unless this is the state of such a method."""
-        kept = self._method
-        if (type(method), method.averages, method.memory) != (type(kept), kept.averages, kept.memory):
-            raise ValueError(f"the state of this surgery is of {kept!r}: to train by {method!r}, make a new Surgery")
+    def check_method(self, method: Method) -> None:
+        """Raise unless this state fits the method."""
+        ours = self._method
+        if (type(method), method.averages, method.memory) != (type(ours), ours.averages, ours.memory):
+            raise ValueError(f"this Surgery holds the state of {ours!r}; to train by {method!r}, make a new Surgery")
 
     def has_averages(self, index: int) -> bool:
-        """Whether the parameter at this place has averages already."""
-        return any(level[index] is not None for level in self._averages)
+        """Whether the parameter at this position has averages."""
+        return any(index in level for level in self._averages)
 
     def averages(self, index: int, like: Tensor) -> list[Tensor]:
-        """The averages of the parameter at this place, laid as its gradient is; they are to be moved in place."""
-        found = []
+        """The averages of one parameter, with the memory layout of its gradient; to be updated in place."""
         for level in self._averages:
-            level[index] = average = laid_like(like, level[index])
-            found.append(average)
-        return found
+            level[index] = _match_layout(level.get(index), like)
+        return [level[index] for level in self._averages]
 
-    def move(self, step: Plan, sound: Scalar) -> None:
-        """Move the scalars, unless the step is unsound; the averages are moved where they lie."""
+    def advance(self, mass: Scalar, memory: tuple[Scalar, ...]) -> None:
+        """End a step; the averages have been updated in place."""
         self.steps += 1
-        self.mass = self._numbers.chosen(sound, step.mass, self.mass)
-        self.memory = tuple(
-            self._numbers.chosen(sound, new, old) for new, old in zip(step.memory, self.memory, strict=True)
-        )
+        self.mass, self.memory = mass, memory
 
-    def saved(self) -> dict[str, Any]:
-        """All of it, in plain containers."""
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state, in plain containers.
+
+        Frozen parameters have no averages. A trainable one that has none yet gets zeros, because
+        ``torch.distributed.checkpoint`` loads into the tensors that it finds.
+        """
         return {
             "method": self._method.name,
             "shapes": [list(parameter.shape) for parameter in self._parameters],
             "steps": self.steps,
-            "mass": self._numbers.tensor(self.mass),
-            "memory": [self._numbers.tensor(number) for number in self.memory],
+            "mass": self._scalars.tensor(self.mass).clone(),
+            "memory": [self._scalars.tensor(value).clone() for value in self.memory],
             "averages": [
-                [
-                    # a zero for what is not there yet, as torch.distributed.checkpoint loads into what it finds
-                    torch.zeros_like(parameter, dtype=wide(parameter.dtype)) if average is None else average
-                    for average, parameter in zip(level, self._parameters, strict=True)
-                ]
+                {
+                    index: level[index].clone()
+                    if index in level
+                    else torch.zeros_like(parameter, dtype=compute_dtype(parameter.dtype), requires_grad=False)
+                    for index, parameter in enumerate(self._parameters)
+                    if index in level or parameter.requires_grad
+                }
                 for level in self._averages
             ],
         }
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what was saved, by copies."""
+        """Replace the state by copies of a saved one, after checking all of it."""
         self._check(saved)
-        self.steps = int(saved["steps"])
-        self.mass, *memory = (
-            self._numbers.scalar(self._numbers.tensor(number).clone()) for number in (saved["mass"], *saved["memory"])
-        )
-        self.memory = tuple(memory)
         self._averages = [
-            [
-                None if average is None else average.to(parameter.device, wide(parameter.dtype), copy=True)
-                for average, parameter in zip(level, self._parameters, strict=True)
-            ]
+            {
+                index: average.to(
+                    self._parameters[index].device, compute_dtype(self._parameters[index].dtype), copy=True
+                )
+                for index, average in level.items()
+            }
             for level in saved["averages"]
         ]
+        self.steps = int(saved["steps"])
+        self.mass = self._scalars.as_numpy(_copy(saved["mass"]))
+        self.memory = tuple(self._scalars.as_numpy(_copy(value)) for value in saved["memory"])
 
     def _check(self, saved: Mapping[str, Any]) -> None:
-        """Raise unless the state is of this method and for these parameters."""
-        mine = self.saved()
-        if saved["method"] != mine["method"]:
-            raise ValueError(f"the state is of the method {saved['method']}, but this surgery's is {mine['method']}")
-        for what in ("averages", "memory"):
-            if len(saved[what]) != len(mine[what]):
+        if not isinstance(saved, Mapping) or set(saved) != set(KEYS):
+            got = ", ".join(map(str, saved)) or "none" if isinstance(saved, Mapping) else repr(saved)
+            raise ValueError(f"the state of a Surgery has the keys {', '.join(KEYS)}, but got {got}")
+        ours = self._method
+        if saved["method"] != ours.name:
+            raise ValueError(f"the state is of the method {saved['method']}, but this Surgery's method is {ours.name}")
+        steps = saved["steps"]
+        if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
+            raise ValueError(f"steps is an integer of at least 0, but the state has {steps!r}")
+        if not 0 <= _number("mass", saved["mass"]) <= 1:
+            raise ValueError(f"mass is a number from 0 to 1, but the state has {float(saved['mass'])}")
+        for name, count in (("memory", len(ours.memory)), ("averages", ours.averages)):
+            if not isinstance(saved[name], list | tuple) or len(saved[name]) != count:
+                raise ValueError(f"{ours!r} keeps a list of {count} {name}, but the state has {_brief(saved[name])}")
+        for value in saved["memory"]:
+            _number("memory", value)
+        self._check_shapes(saved["shapes"])
+        for level in saved["averages"]:
+            if not isinstance(level, Mapping):
+                raise ValueError(f"averages are by the number of the parameter, but the state has {_brief(level)}")
+            for index, average in level.items():
+                self._check_average(index, average)
+
+    def _check_shapes(self, shapes: Any) -> None:
+        count = len(self._parameters)
+        if not isinstance(shapes, list | tuple) or len(shapes) != count:
+            theirs = len(shapes) if isinstance(shapes, list | tuple) else _brief(shapes)
+            raise ValueError(f"the state is for {theirs} parameters, but this Surgery has {count}")
+        for index, (shape, parameter) in enumerate(zip(shapes, self._parameters, strict=True)):
+            if list(shape) != list(parameter.shape):
                 raise ValueError(
-                    f"the state has {len(saved[what])} {what}, but {self._method!r} keeps {len(mine[what])}"
+                    f"parameter {index} has shape {tuple(shape)} in the state, but {tuple(parameter.shape)} here"
                 )
-        if len(saved["shapes"]) != len(mine["shapes"]):
+
+    def _check_average(self, index: Any, average: Any) -> None:
+        if index not in range(len(self._parameters)):
             raise ValueError(
-                f"the state is for {len(saved['shapes'])} parameters, but this surgery has {len(mine['shapes'])}"
+                f"the state has an average of parameter {index}, but the last is {len(self._parameters) - 1}"
             )
-        for index, ours in enumerate(mine["shapes"]):
-            averages = [level[index] for level in saved["averages"]]
-            for theirs in (saved["shapes"][index], *(one.shape for one in averages if one is not None)):
-                if list(theirs) != ours:
-                    raise ValueError(
-                        f"parameter {index} has shape {tuple(theirs)} in the state, but {tuple(ours)} here"
-                    )
+        parameter = self._parameters[index]
+        if not isinstance(average, Tensor) or not average.is_floating_point():
+            kind = average.dtype if isinstance(average, Tensor) else _brief(average)
+            raise ValueError(f"an average is a tensor of real numbers, but that of parameter {index} is {kind}")
+        if average.shape != parameter.shape:
+            raise ValueError(
+                f"parameter {index} has shape {tuple(average.shape)} in the state, but {tuple(parameter.shape)} here"
+            )
+        if is_dtensor(parameter) != is_dtensor(average):
+            kinds = ["a plain tensor", "a DTensor"]
+            raise ValueError(
+                f"the average of parameter {index} is {kinds[is_dtensor(average)]} in the state, but the parameter is "
+                f"{kinds[is_dtensor(parameter)]}: save and load with torch.distributed.checkpoint"
+            )
+
+
+def _match_layout(average: Tensor | None, like: Tensor) -> Tensor:
+    """The average with a gradient's strides, type and device: itself if it has them, else a copy; zeros if None."""
+    dtype = compute_dtype(like.dtype)
+    if average is None:
+        return torch.zeros_like(like, dtype=dtype)
+    ours, theirs = local(average), local(like)
+    if ours.shape != theirs.shape:
+        raise ValueError(
+            f"got a gradient of shape {tuple(theirs.shape)} for a parameter whose average has shape "
+            f"{tuple(ours.shape)}: after resizing a parameter, make a new Surgery"
+        )
+    if ours.stride() == theirs.stride() and ours.dtype == dtype and ours.device == theirs.device:
+        return average
+    return torch.zeros_like(like, dtype=dtype).copy_(average)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _number(name: str, value: Any) -> float:
+    """The value as a float; raises unless it is a finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} holds numbers, but the state has {_brief(value)}") from None
+    if not abs(number) < float("inf"):
+        raise ValueError(f"{name} holds finite numbers, but the state has {number}")
+    return number
+
+
+def _brief(value: Any) -> str:
+    """The value for an error message: its repr if short, else its type and length."""
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)

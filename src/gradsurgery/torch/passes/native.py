@@ -1,4 +1,4 @@
-"""The two passes on a CPU by a kernel in C++, ``native.cpp``: all blocks in one call, whatever their lengths."""
+"""The two passes on the CPU with a C++ kernel, ``native.cpp``: one call for all blocks, whatever their sizes."""
 
 import os
 import shlex
@@ -16,55 +16,62 @@ from typing import Any
 import torch
 
 from gradsurgery.scalar import Scalar
+from gradsurgery.torch import scalars
 from gradsurgery.torch.blocks import Block
-from gradsurgery.torch.scalars import Numbers, Pairs, wide
+from gradsurgery.torch.scalars import Pairs, compute_dtype
 
 SOURCE = Path(__file__).with_name("native.cpp")
 
-NAMES = {
+CPP_TYPES = {
     torch.float64: "double",
     torch.float32: "float",
     torch.bfloat16: "c10::BFloat16",
     torch.float16: "c10::Half",
 }
-"""What C++ calls the types."""
-
-DOUBLES = Numbers(torch.device("cpu"), torch.float64)
-"""The numbers that kernels are called with."""
 
 
 class Native:
-    """The two passes over blocks of one type; see ``Passes``.
+    """The two passes with the C++ kernel; see ``Passes``.
 
     Args:
         blocks: at least one.
-        pairs: the inner products to form.
+        pairs: the inner products to compute.
     """
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
         first, self._count = blocks[0], len(pairs)
-        self._library = compiled(len(first.gradients), len(first.averages), pairs, first.dtype)
+        check_device(first.device)
+        self._library = compile_kernel(len(first.gradients), len(first.averages), pairs, first.dtype)
         sizes = array("q", [block.gradients[0].numel() for block in blocks])
-        addresses = array("q", [one.data_ptr() for some, averages, _ in blocks for one in (*some, *averages)])
-        self._table = len(sizes), _address(sizes), _address(addresses), torch.get_num_threads()
-        self._held = blocks, sizes, addresses  # as the table has no more than addresses
+        pointers = array("q", [vector.data_ptr() for block in blocks for vector in (*block[0], *block[1])])
+        self._table = len(sizes), _address(sizes), _address(pointers), torch.get_num_threads()
+        self._alive = blocks, sizes, pointers  # keeps the tensors alive: the table holds raw pointers
 
     def products(self) -> Sequence[Scalar]:
         """The inner products."""
-        found = array("d", [0.0]) * self._count
-        self._library.products(*self._table, _address(found))
-        return found
+        results = array("d", [0.0]) * self._count
+        self._library.products(*self._table, _address(results))
+        return results
 
-    def finish(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
-        """Write the direction and move the averages."""
-        *numbers, keep, take, factor = DOUBLES.scalars([*weights, keep, take, 1.0 if unscale is None else unscale])
-        table = array("d", numbers)
-        self._library.finish(*self._table, _address(table), keep, take * factor)
+    def combine(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
+        """Write the direction and update the averages."""
+        factors = array("d", weights)
+        self._library.combine(*self._table, _address(factors), keep, take if unscale is None else take * unscale)
 
 
-def compiler() -> list[str]:
+def check_device(device: torch.device) -> None:
+    """Raise unless the kernel runs on this device."""
+    if scalars.is_async(device):
+        raise ValueError(f"compile=True is for parameters on the CPU, but got one on {device}: leave compile out there")
+
+
+def compiler_command() -> list[str]:
     """The command of the C++ compiler; raises if there is none."""
-    command = shlex.split(os.environ.get("CXX", "")) or ["c++"]
+    variable = os.environ.get("CXX", "")
+    try:
+        command = shlex.split(variable) or ["c++"]
+    except ValueError as error:
+        raise RuntimeError(f"compile=True uses the compiler in CXX, but cannot parse {variable!r}: {error}") from None
     if shutil.which(command[0]) is None:
         raise RuntimeError(
             f"compile=True needs a C++ compiler, but there is no {command[0]}: install one, or name it in CXX"
@@ -73,18 +80,18 @@ def compiler() -> list[str]:
 
 
 @cache
-def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) -> CDLL:
-    """The kernels for steps with so many vectors, these inner products, and gradients of this type."""
+def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) -> CDLL:
+    """The kernel for this number of vectors, these inner products, and gradients of this type."""
     definitions = {
         "GRADIENTS": gradients,
         "AVERAGES": averages,
         "COUNT": len(pairs),
         "PAIRS": ",".join(f"{{{a},{b}}}" for a, b in pairs),
-        "NUMBER": NAMES[dtype],
-        "WIDE": NAMES[wide(dtype)],
+        "NUMBER": CPP_TYPES[dtype],
+        "WIDE": CPP_TYPES[compute_dtype(dtype)],
     }
-    command = compiler()
-    # the compilers of macOS come without OpenMP
+    command = compiler_command()
+    # Apple's compilers come without OpenMP
     parallel = ["-fopenmp"] if sys.platform == "linux" else ["-Wno-unknown-pragmas"]
     options = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", *parallel]
     options += [f"-I{Path(torch.__file__).parent / 'include'}"]
@@ -94,17 +101,15 @@ def compiled(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) ->
         try:
             subprocess.run([*command, *options, SOURCE, "-o", library], check=True, capture_output=True, text=True)
         except subprocess.CalledProcessError as error:
-            raise RuntimeError(f"compile=True needs a kernel, but {command[0]} says: {error.stderr}") from None
+            raise RuntimeError(f"compile=True failed to build its kernel; {command[0]} says: {error.stderr}") from None
         try:
-            found = CDLL(str(library))
+            kernel = CDLL(str(library))
         except OSError as error:
-            raise RuntimeError(
-                f"compile=True needs a kernel, but that of {command[0]} does not load: {error}"
-            ) from None
+            raise RuntimeError(f"compile=True failed to load the kernel that {command[0]} built: {error}") from None
     table: list[Any] = [c_int64, c_void_p, c_void_p, c_int]
-    found.products.argtypes, found.products.restype = [*table, c_void_p], None
-    found.finish.argtypes, found.finish.restype = [*table, c_void_p, c_double, c_double], None
-    return found
+    kernel.products.argtypes, kernel.products.restype = [*table, c_void_p], None
+    kernel.combine.argtypes, kernel.combine.restype = [*table, c_void_p, c_double, c_double], None
+    return kernel
 
 
 def _address(numbers: "array[int] | array[float]") -> int:

@@ -1,0 +1,134 @@
+"""Gradients and hyperparameters at the edge of float32: a step is right, or unsound and without consequences."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import Parameter
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+
+eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+RNG = np.random.default_rng(0)
+MAIN, AUX, THIRD = (torch.from_numpy(RNG.normal(size=1000)).float() for _ in range(3))
+
+
+def step(surgery, parameter, *gradients, **options):
+    """One step on these gradients; returns the direction."""
+    parameter.grad = None
+    surgery.backward(*((parameter * gradient).sum() for gradient in gradients))
+    surgery.apply(**options)
+    return parameter.grad
+
+
+def make_surgery(method, compiled, **options):
+    parameter = Parameter(torch.zeros(1000))
+    return gst.Surgery([parameter], method, compile=compiled, **options), parameter
+
+
+def saved_numbers(surgery):
+    state = surgery.state_dict()
+    return [state["mass"], *state["memory"], *(level[0] for level in state["averages"])]
+
+
+HUGE = {
+    "pcgrad, main": (gs.pcgrad(lam=1.0, rho=0.1), [MAIN * 1e22, AUX]),
+    "bloop, main": (gs.bloop(lam=1.0, rho=0.1), [MAIN * 1e22, AUX]),
+    "bloop with two levels, aux": (gs.bloop(lam=(1.0, 1.0), rho=0.1), [MAIN, AUX * 1e22, THIRD]),
+}
+
+
+@eager_and_compiled
+@pytest.mark.parametrize(("method", "huge"), HUGE.values(), ids=HUGE)
+def test_one_huge_gradient_does_not_spoil_later_steps(method, huge, compiled):
+    surgery, parameter = make_surgery(method, compiled)
+    usual = [MAIN, AUX, THIRD][: len(huge)]
+    step(surgery, parameter, *usual)
+    before = saved_numbers(surgery)
+    assert step(surgery, parameter, *huge).isnan().all()
+    torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
+    reference = gs.Reference(method)
+    for _ in range(2):
+        expected = reference(*usual)
+    torch.testing.assert_close(
+        step(surgery, parameter, *usual).double(), torch.from_numpy(expected), rtol=1e-4, atol=1e-5
+    )
+
+
+OVERFLOWING = {
+    "tiny average": (gs.bloop(lam=0.5), 3e-19, 1e20),
+    "large lam": (gs.bloop(lam=1e9), 1e-16, 1e15),
+    "large lam, no average": (gs.bloop(lam=1e9, rho=None), 1e-16, 1e15),
+    "lengths": (gs.metabalance(), 1e15, 1e-15),
+}
+
+
+@eager_and_compiled
+@pytest.mark.parametrize("measure", [False, True])
+@pytest.mark.parametrize(("method", "main", "aux"), OVERFLOWING.values(), ids=OVERFLOWING)
+def test_a_weight_that_overflows_makes_the_step_unsound(method, main, aux, measure, compiled):
+    surgery, parameter = make_surgery(method, compiled, measure=measure)
+    step(surgery, parameter, MAIN * main, MAIN * main)
+    before = saved_numbers(surgery)
+    direction = step(surgery, parameter, MAIN * main, (AUX + MAIN) * aux)
+    sound = bool(surgery.diagnostics()["sound"])
+    if sound:
+        assert direction.isfinite().all()
+    else:
+        assert direction.isnan().all()
+        torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
+
+
+@eager_and_compiled
+def test_a_weight_that_overflows_in_the_narrowest_type_makes_the_step_unsound(compiled):
+    narrow, wide = Parameter(torch.zeros(3)), Parameter(torch.zeros(3, dtype=torch.float64))
+    surgery = gst.Surgery([narrow, wide], gs.mixed(lam=1e39), compile=compiled)
+    surgery.backward(narrow.sum() + wide.sum(), 1e-30 * narrow.sum() + wide.sum())
+    surgery.apply()
+    assert narrow.grad.isnan().all()
+    assert wide.grad.isnan().all()
+
+
+@eager_and_compiled
+def test_a_weight_that_overflows_by_the_scale_makes_the_step_unsound(compiled):
+    surgery, parameter = make_surgery(gs.bloop(lam=1e4), compiled)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100)
+    step(surgery, parameter, MAIN * 1e-14, MAIN)
+    before = saved_numbers(surgery)
+    parameter.grad = None
+    surgery.backward(scaler.scale((parameter * MAIN * 1e-14).sum()), scaler.scale((parameter * MAIN * 1e3).sum()))
+    surgery.apply(scaler=scaler)
+    assert parameter.grad.isnan().all()
+    torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
+
+
+def part_left(scale, rho, compiled):
+    """The part of aux along the average that is left after the projection, in units of |aux| |average|."""
+    surgery, parameter = make_surgery(gs.bloop(lam=1.0, rho=rho), compiled)
+    main, aux = MAIN * scale, (MAIN + AUX) * scale
+    step(surgery, parameter, main, aux)
+    projected = (step(surgery, parameter, main, aux) - main).double()
+    average = main.double()
+    return float(projected @ average / (aux.double().norm() * average.norm()))
+
+
+@eager_and_compiled
+@pytest.mark.parametrize(("scale", "rho"), [(1e-17, 0.01), (1e-13, 1e-6), (1.0, 1e-6), (1e12, 0.01)])
+def test_tiny_gradients_are_projected_as_any_other(scale, rho, compiled):
+    assert abs(part_left(scale, rho, compiled)) < 1e-6
+
+
+@eager_and_compiled
+@pytest.mark.parametrize("scale", [1e-19, 1e-20, 1e-21, 1e-22, 1e-25])
+def test_where_squares_underflow_nothing_is_rejected(scale, compiled):
+    whole = float((MAIN + AUX) @ MAIN / ((MAIN + AUX).norm() * MAIN.norm()))
+    assert part_left(scale, 0.01, compiled) == pytest.approx(whole, rel=1e-4)
+
+
+@eager_and_compiled
+@pytest.mark.parametrize("rho", [0.999999, torch.tensor(0.999999, dtype=torch.float64)], ids=["number", "tensor"])
+def test_rho_close_to_1_keeps_the_old_average_to_7_digits(rho, compiled):
+    surgery, parameter = make_surgery(gs.bloop(lam=1.0, rho=rho), compiled)
+    step(surgery, parameter, torch.ones(1000), AUX)
+    step(surgery, parameter, torch.zeros(1000), AUX)
+    torch.testing.assert_close(surgery.state_dict()["averages"][0][0], torch.full((1000,), 1e-6), rtol=1e-5, atol=0)
