@@ -109,5 +109,5 @@ def _check_methods(problem: Problem, names: Sequence[str]) -> None:
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
-        if name not in problem.methods:
+        if problem.methods is not None and name not in problem.methods:
             raise UserError(f"{problem.name} can be run with {', '.join(problem.methods)}, but not with {name}")

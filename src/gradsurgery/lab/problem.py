@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradsurgery import METHODS
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Sample, Setting
 
@@ -83,8 +82,8 @@ class Problem:
     """The module with ``build(settings, data_dir) -> Task`` and, if ``draws``, ``draw(records) -> figures``."""
     draws: bool = False
     """True if the report has figures of this problem's own besides the Pareto fronts."""
-    methods: tuple[str, ...] = tuple(METHODS)
-    """The methods that make sense for it."""
+    methods: tuple[str, ...] | None = None
+    """The methods that make sense for it; None for all."""
     uses_rho: bool = True
     """False if no moving average is involved."""
 

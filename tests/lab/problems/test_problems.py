@@ -36,6 +36,12 @@ def test_conditioning_counts_the_iterations_of_the_analysis(conditioning):
     assert np.isnan(conditioning("mixed", 0.1)["iterations"])
 
 
+@pytest.mark.parametrize(("steps", "rows"), [(10, 10), (700, 100), (1000, 500), (10_000, 500)])
+def test_conditioning_divides_any_number_of_steps_into_rows(steps, rows):
+    task = problem("conditioning").build(make_run("conditioning", rho=None, steps=str(steps)).settings, None)
+    assert (task.chunks, task.chunks * task.steps) == (rows, steps)
+
+
 @pytest.mark.parametrize("lam", [1.0, 0.5])
 def test_noise_turns_the_projection_into_mixed_training(lam):
     run = make_run("noise", lam=lam, rho=None, samples="2000")
