@@ -3,21 +3,12 @@
 import pytest
 import torch
 from torch.utils.data import DataLoader, default_collate
-from transformers import TrainerCallback
 
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryTrainer
-from tests.transformers_front.tiny import AUX, BLOOP, MAIN, arguments, gpt2, identical, plain, surgical, trained
+from tests.transformers_front.tiny import AUX, BLOOP, MAIN, StopAt, arguments, gpt2, identical, plain, surgical, trained
 
 SAVING = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
-
-
-class StopAt(TrainerCallback):
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        control.should_training_stop = state.global_step >= self.step
 
 
 def masks_at_random(rows):

@@ -6,7 +6,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryTrainer
@@ -81,6 +89,14 @@ def surgical(folder, model=None, method=BLOOP, *, given=None, **options):
     """A ``SurgeryTrainer`` with these training arguments, and given arguments of its own."""
     given = {"aux_dataset": AUX, "train_dataset": MAIN, **(given or {})}
     return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **given)
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step >= self.step
 
 
 def trained(trainer, **options):

@@ -23,7 +23,9 @@ class AuxBatches(Iterator[Any]):
             batch = next(self._iterator, None)
         if batch is None:
             if self._batch == 0:
-                raise ValueError("aux_dataset gives no batch: it is empty, or smaller than a batch that may be dropped")
+                raise ValueError(
+                    "aux_dataset gives no batch: with dataloader_drop_last, it must hold a batch for each process"
+                )
             self._start_epoch(self._epoch + 1)
             return next(self)
         self._batch += 1

@@ -1,0 +1,104 @@
+"""Each mistake gets one sentence, before training starts."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from accelerate import ParallelismConfig
+
+import gradsurgery as gs
+from gradsurgery.transformers.checks import check_setup
+from tests.transformers_front.tiny import AUX, Tokens, surgical
+
+
+def loss(model, inputs):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"aux_dataset": None}, "takes either aux_dataset or compute_aux_loss, but got neither"),
+        ({"compute_aux_loss": loss}, "takes either aux_dataset or compute_aux_loss, but got both"),
+        (
+            {"aux_dataset": None, "compute_aux_loss": loss, "aux_batch_size": 4},
+            "aux_batch_size is the batch size of aux_dataset, but there is no aux_dataset",
+        ),
+        ({"aux_batch_size": 0}, "aux_batch_size is at least 1, but got 0"),
+    ],
+)
+def test_the_auxiliary_loss_is_given_once(tmp_path, given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        surgical(tmp_path, given=given)
+
+
+def test_a_method_is_needed(tmp_path):
+    with pytest.raises(TypeError, match=r"takes a method such as gradsurgery.bloop\(lam=0.1\), but got 'bloop'"):
+        surgical(tmp_path, method="bloop")
+
+
+def test_a_method_for_two_auxiliary_losses_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has one auxiliary loss, but bloop\(lam=\(0.1, 0.01\).* takes 2"):
+        surgical(tmp_path, method=gs.bloop(lam=(0.1, 0.01)))
+
+
+@pytest.mark.parametrize("function", [lambda model: 0, lambda model, inputs, output: 0, lambda: 0])
+def test_a_loss_function_takes_model_and_inputs(tmp_path, function):
+    with pytest.raises(TypeError, match=r"compute_aux_loss takes \(model, inputs\), and if it needs them outputs"):
+        surgical(tmp_path, given={"aux_dataset": None, "compute_aux_loss": function})
+
+
+def test_a_loss_is_not_a_function(tmp_path):
+    with pytest.raises(TypeError, match="compute_aux_loss is a function of model and inputs, but got 3"):
+        surgical(tmp_path, given={"aux_dataset": None, "compute_aux_loss": 3})
+
+
+def test_an_empty_dataset_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="aux_dataset is empty"):
+        surgical(tmp_path, given={"aux_dataset": []})
+
+
+def test_a_dataset_smaller_than_a_dropped_batch_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="aux_dataset gives no batch"):
+        surgical(tmp_path, given={"aux_dataset": Tokens(3, seed=0)}, dataloader_drop_last=True).train()
+
+
+@pytest.mark.parametrize("optim", ["lomo", "adalomo", "galore_adamw_layerwise"])
+def test_optimizers_that_step_during_the_backward_pass_are_refused(tmp_path, optim):
+    with pytest.raises(ValueError, match=f"optim='{optim}' updates parameters during the backward pass"):
+        surgical(tmp_path, optim=optim)
+
+
+def setup(**changes):
+    """A trainer's attributes, without what they would need to be installed or launched."""
+    plugin = SimpleNamespace(fsdp_version=changes.pop("fsdp_version", 2))
+    accelerator = SimpleNamespace(
+        parallelism_config=changes.pop("parallelism_config", None), state=SimpleNamespace(fsdp_plugin=plugin)
+    )
+    defaults = {"is_deepspeed_enabled": False, "is_fsdp_enabled": False, "args": SimpleNamespace(optim="adamw_torch")}
+    return SimpleNamespace(accelerator=accelerator, **{**defaults, **changes})
+
+
+@pytest.mark.parametrize(
+    ("trainer", "sentence"),
+    [
+        (setup(is_deepspeed_enabled=True), "does not work with DeepSpeed"),
+        (setup(is_fsdp_enabled=True, fsdp_version=1), "does not work with FSDP"),
+        (setup(parallelism_config=ParallelismConfig(cp_size=2)), "does not work with context or sequence parallelism"),
+    ],
+)
+def test_engines_that_own_the_backward_pass_are_refused(trainer, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_setup(trainer)
+    check_setup(setup())
+
+
+def test_a_missing_transformers_says_how_to_get_it():
+    code = "import sys; sys.modules['transformers'] = None; import gradsurgery.transformers"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'gradsurgery.transformers needs transformers: pip install "gradsurgery[transformers]"' in run.stderr
+
+
+def test_the_auxiliary_dataset_may_be_a_list(tmp_path):
+    surgical(tmp_path, given={"aux_dataset": [AUX[index] for index in range(len(AUX))]}).train()
