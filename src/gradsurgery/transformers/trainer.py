@@ -30,8 +30,10 @@ class SurgeryMixin(_Base):
 
         class SurgerySFTTrainer(SurgeryMixin, SFTTrainer): ...
 
-    The arguments are those of ``SurgeryTrainer``. TRL's ``SFTTrainer`` prepares ``train_dataset`` only, so its
-    ``aux_dataset`` must be tokenized already (columns ``input_ids`` and, if prompts are masked, ``labels``).
+    The arguments are those of ``SurgeryTrainer``. TRL's ``SFTTrainer`` prepares ``train_dataset`` only, so
+    ``aux_dataset`` must be tokenized already (columns ``input_ids`` and, if prompts are masked, ``labels``). The
+    metrics that it collects in ``compute_loss`` (``entropy``, ``mean_token_accuracy``, ``num_tokens``) are over the
+    batches of both losses.
     """
 
     surgery: gst.Surgery
@@ -70,7 +72,7 @@ class SurgeryMixin(_Base):
 
     def create_surgery(self, model: nn.Module) -> gst.Surgery:
         """The surgery on the wrapped model's parameters; override for ``compile=True``, ``measure=True`` or groups."""
-        return gst.Surgery(model.parameters(), self.method)
+        return gst.Surgery([parameter for parameter in model.parameters() if parameter.requires_grad], self.method)
 
     def get_aux_dataloader(self) -> DataLoader[Any]:
         """The auxiliary loader, made as ``get_train_dataloader`` makes the training loader."""

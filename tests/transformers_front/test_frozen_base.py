@@ -1,0 +1,48 @@
+"""A frozen base with adapters: only these are trained and saved by the surgery."""
+
+import torch
+from torch import nn
+
+from tests.transformers_front.tiny import BLOOP, StopAt, identical, llama, surgical, trained
+
+
+class Adapter(nn.Module):
+    """A frozen linear layer plus the product of two small matrices."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = nn.Parameter(torch.randn(2, base.in_features) / 10)
+        self.up = nn.Parameter(torch.zeros(base.out_features, 2))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down.T @ self.up.T
+
+
+def adapted():
+    model = llama().requires_grad_(False)
+    for layer in model.model.layers:
+        layer.self_attn.q_proj = Adapter(layer.self_attn.q_proj)
+    return model
+
+
+def test_adapters_are_trained_and_the_base_is_not(tmp_path):
+    model = adapted()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    after = trained(surgical(tmp_path, model))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if name.endswith((".down", ".up"))}
+
+
+def test_checkpoints_hold_averages_of_the_adapters_alone(tmp_path):
+    surgical(tmp_path, adapted(), method=BLOOP, save_strategy="steps", save_steps=6).train()
+    state = torch.load(tmp_path / "checkpoint-6" / "surgery.pt", weights_only=True)
+    numbers = sum(average.numel() for level in state["averages"] for average in level)
+    assert numbers == 2 * (2 * 32 + 2 * 32)
+
+
+def test_adapters_resume(tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 3}
+    whole = trained(surgical(tmp_path / "whole", adapted(), **options))
+    trained(surgical(tmp_path / "cut", adapted(), given={"callbacks": [StopAt(3)]}, **options))
+    assert identical(trained(surgical(tmp_path / "cut", adapted(), **options), resume_from_checkpoint=True), whole)
