@@ -7,7 +7,7 @@ from tests.lab.data.image_files import encode_image
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache of ``datasets`` for one test alone; what is kept in it lies in this folder."""
+    """The folder of our files in a cache of ``datasets`` that this test has for itself."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -16,13 +16,13 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def imagenet(tmp_path_factory):
-    """A folder with ImageNet and CIFAR-10 by their columns and splits: a few images.
+    """A folder with a few images in the columns and splits of ImageNet and CIFAR-10.
 
-    Those of ImageNet are of different sizes, and one is grey; they are ramps to train on, else of plain colours.
+    ImageNet's have different sizes, and one is greyscale; its training images are ramps, the others plain colours.
     """
     import datasets
 
-    folder, chance = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    folder, generator = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
 
     def write(name, split, column, images, labels, classes):
         features = datasets.Features({column: datasets.Image(), "label": datasets.ClassLabel(num_classes=classes)})
@@ -31,7 +31,7 @@ def imagenet(tmp_path_factory):
         rows.to_parquet(folder / name / f"{split}.parquet")
 
     for split, count in (("train", 12), ("validation", 8), ("test", 2)):
-        sizes = chance.integers(40, 90, (count, 2))
+        sizes = generator.integers(40, 90, (count, 2))
         plain = [np.full((*size, 3), 20 * number, np.uint8) for number, size in enumerate(sizes)]
         ramps = [pixels + np.arange(pixels.shape[1], dtype=np.uint8)[:, None] // 3 for pixels in plain]
         shown = ramps if split == "train" else plain

@@ -228,8 +228,8 @@ def _raise_if_failed(records: Sequence[RunRecord]) -> None:
     if failed:
         reason = " ".join(str(failed[0].info.get("reason", "")).split())
         raise FailedRunsError(
-            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, "
-            "--workers 0 shows where"
+            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, and with "
+            "--workers 0 shows the traceback"
         )
 
 

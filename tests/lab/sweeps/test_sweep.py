@@ -75,7 +75,7 @@ def test_numbers_depend_on_the_cores_so_other_conditions_are_said_aloud(tmp_path
     two_cores, one_core = run_sweep(tmp_path, runs, listener)
     assert (two_cores.info["cores"], one_core.info["cores"]) == (2, 1)
     assert len(listener.warnings) == 1
-    assert "1 stored runs of this grid were trained on another number of cores (2, now 1)" in listener.warnings[0]
+    assert "1 of 1 stored runs of this grid used another number of cores (2; now 1)" in listener.warnings[0]
     assert one_core.metrics != two_cores.metrics, "if the cores no longer matter, this test proves nothing"
 
 

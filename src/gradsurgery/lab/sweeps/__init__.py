@@ -1,5 +1,9 @@
 """Sweeps: train every run of a grid once, in worker processes.
 
+    from pathlib import Path
+
+    from rich.console import Console
+
     from gradsurgery.lab.grid import specs
     from gradsurgery.lab.problems import PROBLEMS
     from gradsurgery.lab.store import Store
@@ -9,9 +13,9 @@
     with Store("runs/store.sqlite") as store, ProgressBar(Console()) as bar:
         records = sweep(problem, specs(problem, "demo"), store, folder=Path("runs"), listener=bar)
 
-The steps of a sweep, by file: ``sweep`` finds the runs that are missing, ``workers`` starts processes, ``cores`` limits
-each to the same number of cores, ``child_process`` is what they execute, ``training`` trains the runs one by one. A
-``Listener`` hears of the progress; ``ProgressBar`` shows it.
+A sweep in the order of its files: ``sweep`` finds the missing runs; ``workers`` starts processes, each limited to the
+same number of ``cores``; they execute ``child_process``; ``training`` trains runs one by one and yields ``events``; a
+``listener`` is told of them, for example the ``progress`` bar.
 """
 
 from gradsurgery.lab.sweeps.listener import Listener

@@ -73,7 +73,8 @@ class ProgressBar:
     def run_failed(self, run: RunSpec, reason: str) -> None:
         """Count a run and print the first line of the reason."""
         self._finish(run)
-        self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({reason.splitlines()[0]})")
+        first_line = reason.strip().partition("\n")[0]
+        self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({first_line})")
 
     def _finish(self, run: RunSpec) -> None:
         self._finished += 1

@@ -88,12 +88,12 @@ def _stored(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
 
 def _warn_about_conditions(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
     """Warn if this sweep mixes runs that were trained on different numbers of cores."""
-    numbers = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
-    others = sorted({number for number in numbers if number != str(cores)})
+    known = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
+    others = [number for number in known if number != str(cores)]
     if others:
         listener.warning(
-            f"{sum(number in others for number in numbers)} stored runs of this grid were trained on another number of "
-            f"cores ({' or '.join(others)}, now {cores}), and numbers depend on it: compare with care"
+            f"{len(others)} of {len(known)} stored runs of this grid used another number of cores "
+            f"({' or '.join(sorted(set(others)))}; now {cores}), and numbers depend on it: compare with care"
         )
 
 
