@@ -16,7 +16,7 @@ from tests.lab.store.example_store import KEY, SPEC, error_sentence, fill_store
 SEEDS = itertools.count()
 
 settings = st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False) | st.text() | st.booleans())
-weights = st.none() | st.integers(0, 9) | st.floats(0.0, allow_infinity=False)
+weights = st.none() | st.integers(0, 9) | st.floats(allow_nan=False)
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,7 @@ def execute(path, statement, *values):
         ("info", '{"samples": "[{"}', "Expecting"),
         ("lam", "much", "lam is 'much', not int or float"),
         ("rho", b"0.1", "rho is b'0.1', not int or float"),
+        ("status", "odd", "status is 'odd', not running, done or failed"),
         ("seed", "first", "seed is 'first', not int"),
         ("seed", 0.5, "seed is 0.5, not int"),
         ("method", b"bloop", "method is b'bloop', not str"),

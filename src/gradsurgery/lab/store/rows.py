@@ -53,6 +53,8 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
     for name, number in (("lam", lam), ("rho", rho)):
         _check(name, number, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
+    if status not in ("running", "done", "failed"):
+        raise ValueError(f"status is {status!r:.60}, not running, done or failed")
     metrics: dict[int, dict[str, float]] = {}
     for step, name, value in logged:
         _check("a metric's step", step, (int,))

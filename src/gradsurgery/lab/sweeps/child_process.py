@@ -13,7 +13,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.store import Store, StoreError
 
 REPORTED: dict[str, type[Exception]] = {"user": UserError, "store": StoreError, "system": OSError}
-"""Errors that the parent raises in a worker's stead; any other ends the worker with a traceback."""
+"""Errors of a worker that the parent raises; any other ends the worker with a traceback."""
 
 
 def train_in_child(pipe: Connection, arguments: bytes, store_path: Path) -> None:

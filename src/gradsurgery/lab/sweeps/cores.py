@@ -23,18 +23,18 @@ def assign_cores(workers: int | None, cores_per_run: int | None) -> list[list[in
     """The cores of each worker.
 
     Args:
-        workers: how many; None for as many as have cores of their own, or one on an accelerator.
-        cores_per_run: None for 1, or on an accelerator for all.
+        workers: the number of workers; None for as many as have cores of their own, or 1 on an accelerator.
+        cores_per_run: the number of cores of each; None for 1, or on an accelerator for all.
     """
     cores = available_cores()
-    accelerator = has_accelerator() if workers is None or cores_per_run is None else False
+    accelerator = (workers is None or cores_per_run is None) and has_accelerator()
     if cores_per_run is None:
         cores_per_run = len(cores) if accelerator else 1
     if cores_per_run > len(cores):
         raise UserError(f"a run has at most the {len(cores)} cores that this process may use, but got {cores_per_run}")
     if workers is None:
         workers = 1 if accelerator else len(cores) // cores_per_run
-    # more workers than cores share them, so that each still has the same number
+    # if there are too few cores, workers share them: each still has the same number
     return [
         [cores[(worker * cores_per_run + number) % len(cores)] for number in range(cores_per_run)]
         for worker in range(workers)
@@ -43,10 +43,10 @@ def assign_cores(workers: int | None, cores_per_run: int | None) -> list[list[in
 
 @contextmanager
 def limit_children(cores: Sequence[int]) -> Iterator[None]:
-    """Limit the processes that this thread starts meanwhile to these cores.
+    """Limit processes that this thread starts inside the block to these cores.
 
-    They inherit the limit and are never without it: libraries count the cores when they are loaded. Where the system
-    cannot pin a process, environment variables limit the threads of XLA, OpenMP and Accelerate.
+    They inherit the limit, so it holds before a library is loaded and counts the cores. Where the system cannot pin a
+    process, environment variables limit the threads of XLA, OpenMP and Accelerate.
     """
     if hasattr(os, "sched_setaffinity"):
         before = os.sched_getaffinity(0)
@@ -76,10 +76,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def has_accelerator() -> bool:
-    """Whether jax trains on a GPU or TPU here.
+    """True if jax trains on a GPU or TPU here.
 
-    Without a plugin of jax for one the answer is no. Otherwise another process asks jax: in this one jax would occupy
-    the accelerator's memory.
+    Without a jax plugin for such a device there is none. Otherwise jax is asked in another process: in this one it
+    would reserve the device's memory, which the workers need.
     """
     from importlib.metadata import entry_points
 

@@ -18,12 +18,7 @@ from gradsurgery.lab.train.multihost import broadcast_from_leader
 _POLL_SECONDS = 0.5
 
 
-def train_runs(
-    problem: Problem,
-    runs: Sequence[RunSpec],
-    store: Store,
-    options: TrainingOptions,
-) -> Generator[Event]:
+def train_runs(problem: Problem, runs: Sequence[RunSpec], store: Store, options: TrainingOptions) -> Generator[Event]:
     """Train all runs that are neither done nor failed. Skip a run that another process is training, then wait for it.
 
     Args:
@@ -48,7 +43,7 @@ def train_runs(
                 if not claimed:
                     busy.append(run)
                     continue
-                if _has_ended(run, store):  # another process may have trained it until now
+                if _has_ended(run, store):  # another process may have trained it in the meantime
                     continue
                 try:
                     yield from _train_run(task, run, store, options)
@@ -82,7 +77,7 @@ def _train_run(task: Task, run: RunSpec, store: Store, options: TrainingOptions)
     chunks = 0
     if restored := checkpoint.restore(state):
         chunks, state = restored
-        before = interrupted.info.get("cores") if interrupted else options.cores
+        before = interrupted.info.get("cores", "unknown") if interrupted else options.cores
         if before != options.cores:
             store.begin(run, {"cores": f"{before}, then {options.cores}"})
     while True:
