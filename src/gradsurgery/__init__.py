@@ -1,14 +1,15 @@
 """Train on a loss that matters most (main) and others that matter too (aux).
 
-Every method is a formula over the gradients of the losses; this room holds the formulas and a slow, plain way to run
-them. ``gradsurgery.jax`` and ``gradsurgery.torch`` run the same method values on pytrees and on parameters.
+Every method is a formula over the gradients of the losses. This package holds the formulas and ``Reference``, which
+runs them on numpy arrays. ``gradsurgery.jax`` and ``gradsurgery.torch`` run the same methods on pytrees and on
+parameters.
 
     >>> import gradsurgery as gs
-    >>> method = gs.bloop(lam=0.1, rho=0.01)    # main + 0.1 x the part of aux orthogonal to an average of main
+    >>> method = gs.bloop(lam=0.1, rho=0.01)    # main + 0.1 * the part of aux orthogonal to an average of main
     >>> step = gs.Reference(method)
-    >>> step([1.0, 0.0], [-5.0, 2.0])           # no average yet: nothing to be orthogonal to
+    >>> step([1.0, 0.0], [-5.0, 2.0])           # no average yet: nothing is projected away
     array([0.5, 0.2])
-    >>> step([1.0, 0.0], [-5.0, 2.0])           # now aux may not push main uphill
+    >>> step([1.0, 0.0], [-5.0, 2.0])           # now aux cannot push main uphill
     array([1. , 0.2])
 """
 

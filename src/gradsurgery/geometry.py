@@ -1,9 +1,10 @@
-"""Angles and orthogonal projection, the knife of gradient surgery.
+"""Angles and orthogonal projections.
 
     cos(u, v) = <u, v> / (|u| |v|)
-    pi(u; v) = u - <u, v> / |v|^2 v,   and pi(u; (v, w, ...)) = u less its part in the span of v, w, ...
+    pi(u; v) = u - <u, v> / |v|^2 v
+    pi(u; (v, w, ...)) = u minus its projection on the span of v, w, ...
 
-Runs on symbolic vectors and on 1-d arrays alike.
+Runs on symbolic vectors and on 1-d arrays.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +13,18 @@ from gradsurgery.scalar import Scalar, ratio, root, tolerance
 from gradsurgery.vector import Vector
 
 Axis = tuple[Vector, Scalar]
-"""A direction and its squared length, 0 if there is nothing to project on."""
+"""A direction and its squared length, which is 0 if there is nothing to project on."""
 
 
 def cos(u: Vector, v: Vector) -> Scalar:
-    """The cosine of the angle between u and v, and 0 if one of them is zero."""
+    """The cosine of the angle between u and v, or 0 if one of them is zero."""
     return ratio(ratio(u @ v, root(u @ u)), root(v @ v))
 
 
 def orthogonal(vectors: Iterable[Vector]) -> list[Axis]:
-    """Gram-Schmidt: each vector less its part in the span of those before it, with its squared length.
+    """Gram-Schmidt: each vector minus its projection on the span of those before it, with its squared length.
 
-    A vector that is zero or, up to rounding, in the span of those before it gets length 0: it rejects nothing more.
+    A vector that is zero or, up to rounding, in the span of those before it gets length 0, so that it rejects nothing.
     """
     axes: list[Axis] = []
     for vector in vectors:
@@ -35,7 +36,7 @@ def orthogonal(vectors: Iterable[Vector]) -> list[Axis]:
 
 
 def remove(u: Vector, axes: Sequence[Axis]) -> Vector:
-    """u less its part along each of the axes that ``orthogonal`` gave."""
+    """u minus its projection on each of the axes that ``orthogonal`` returned."""
     rest = u
     for axis, squared in axes:
         rest = rest - ratio(u @ axis, squared) * axis
@@ -43,7 +44,7 @@ def remove(u: Vector, axes: Sequence[Axis]) -> Vector:
 
 
 def reject(u: Vector, *onto: Vector) -> Vector:
-    """The part of u orthogonal to the span of ``onto``: the paper's pi(u; onto).
+    """The part of u that is orthogonal to the span of ``onto``: the paper's pi(u; onto).
 
     Example:
         >>> import numpy as np

@@ -1,7 +1,7 @@
-"""One step of a method, planned on symbols: a front end is left with two passes over memory.
+"""One step of a method on symbols, which leaves a front end with two passes over memory.
 
-A front end answers inner products. It gets back the weights of the direction over the vectors that it holds, and the
-rule that updates its averages:
+A front end computes inner products. It gets the weights of the direction over the vectors that it holds, and the rule
+that updates its averages:
 
     direction = sum of weights[name] * vector[name]
     average   = keep * average + take * gradient       if the step is sound, else unchanged
@@ -13,8 +13,8 @@ Front ends keep averages corrected for their start at zero. With mass_t the movi
 so that the first average is the first gradient. Uncorrected it would be rho times that, and its square would underflow
 long before the gradient's does.
 
-A step is sound if every inner product is finite, |g|^2 of each gradient that feeds an average is finite, and so are all
-weights. In an unsound step the weight of main is NaN, so that whatever guards the optimiser skips the step.
+A step is sound if every inner product, |g|^2 of each gradient that enters an average, and every weight are finite. In
+an unsound step the weight of main is NaN, so that whatever guards the optimiser skips the step.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
-from gradsurgery.diagnostics import diagnosis
+from gradsurgery.diagnostics import compute_diagnostics
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import Scalar, ratio, smallest_square
 from gradsurgery.vector import Gram, Pair
 
 
 class Plan(NamedTuple):
-    """What a front end does to finish a step."""
+    """What a front end needs to finish a step."""
 
     weights: dict[str, Scalar]
     """The direction, over the vectors of ``basis``."""
@@ -72,7 +72,7 @@ def plan(
         steps: the number of steps before this one.
         mass: ``Plan.mass`` of the step before.
         memory: ``Plan.memory`` of the step before; None in the first step.
-        measure: whether to ask for every inner product, which makes the diagnostics complete.
+        measure: whether to compute every inner product, which makes the diagnostics complete.
 
     Example:
         >>> from gradsurgery import mixed
@@ -83,11 +83,11 @@ def plan(
     now = method.resolve(steps)
     names = basis(method, aux_count)
 
-    answers: list[Scalar] = []
+    computed: list[Scalar] = []
 
     def product(a: str, b: str) -> Scalar:
         value = dot(a, b)
-        answers.append(value)
+        computed.append(value)
         return value * (value >= smallest_square(value)) if a == b else value
 
     gram = Gram(names, product)
@@ -104,8 +104,8 @@ def plan(
 
     for name in names[: method.averages]:
         gram.product(name, name)
-    # the answers, not gram.products: XLA may compute NaN * False as 0
-    numbers = [*answers, *direction.weights.values(), *memory]
+    # as computed, not from gram.products: XLA computes NaN * False as 0
+    numbers = [*computed, *direction.weights.values(), *memory]
     for u, v in combinations_with_replacement(names, 2) if measure else ():
         gram.product(u, v)
 
@@ -136,11 +136,11 @@ def _average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]
 
 
 def _diagnostics(sound: Scalar, *step: Any) -> dict[str, Scalar]:
-    return {"sound": sound, **diagnosis(*step)}
+    return {"sound": sound, **compute_diagnostics(*step)}
 
 
 def required_products(method: Method, aux_count: int, *, measure: bool = False) -> list[Pair]:
-    """The inner products that a step asks for: the same in every step, since formulas do not branch.
+    """The inner products that a step needs: the same in every step, since formulas do not branch.
 
     Example:
         >>> from gradsurgery import bloop

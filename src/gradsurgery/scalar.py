@@ -1,19 +1,19 @@
-"""Arithmetic on the numbers that inner products give, whatever library they come from.
+"""Arithmetic on inner products, whatever library they come from.
 
-A formula's numbers are numpy floats, traced jax scalars or 0-d torch tensors. What follows uses operators alone, so
-that it runs on all of them, inside jit and without waiting for a device: a choice is a product with a comparison, never
-a branch. Products with a comparison are safe while the other factor is finite, so choose between inner products, and
-divide afterwards.
+The scalars of a formula are numpy floats, traced jax scalars or 0-d torch tensors. These functions use only operators,
+so they run on all of them, inside jit and without blocking on a device: a choice is a product with a comparison, never
+a branch. Such a product is safe only if the other factor is finite, so choose between inner products first, and divide
+afterwards.
 """
 
 from typing import Any, TypeAlias
 
 Scalar: TypeAlias = Any
-"""A number of the front end at hand: numpy's, jax's or torch's, or Python's own."""
+"""A number: of numpy, jax, torch or Python."""
 
 
 def ratio(a: Scalar, b: Scalar) -> Scalar:
-    """a / b, and 0 where b is 0: the one place that says what 0/0 is.
+    """a / b, or 0 if b is 0. Every division by something that may be zero goes through here.
 
     Example:
         >>> ratio(3.0, 2.0), ratio(0.0, 0.0)
@@ -33,7 +33,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def root(a: Scalar) -> Scalar:
-    """The square root, and 0 for a number that rounding has pushed below 0."""
+    """The square root, or 0 for a number that is negative by rounding error."""
     return maximum(a, 0.0) ** 0.5
 
 
@@ -43,9 +43,9 @@ def tolerance(a: Scalar) -> float:
 
 
 def smallest_square(a: Scalar) -> float:
-    """The smallest squared length that is not zero, by the type of ``a``: 1e-295 for float64, else 1e-32.
+    """The smallest squared length that does not count as zero, by the type of ``a``: 1e-295 for float64, else 1e-32.
 
-    A sum of squares below it has lost terms to underflow. Its ratio to other inner products would be wrong.
+    A sum of squares below it has lost terms to underflow, and ratios of inner products to it would be wrong.
     """
     return 1e-295 if _is_float64(a) else 1e-32
 

@@ -1,9 +1,9 @@
 """Vectors known only by their inner products.
 
 A method is a linear combination of a few vectors, the gradients of one step and their averages, whose coefficients
-depend on inner products alone. So a formula runs on symbols: a ``Vector`` is its weights over the step's basis, ``@``
-is an inner product, and no array is touched. A front end answers the inner products and forms the one combination at
-the end.
+depend only on inner products. So a formula runs on symbols: a ``Vector`` is its weights over the step's basis, ``@`` is
+an inner product, and no array is touched. A front end computes the inner products, and one linear combination at the
+end.
 
     >>> gram = Gram(["main", "aux"], lambda a, b: {"main main": 4.0, "main aux": 2.0}[f"{a} {b}"])
     >>> main, aux = gram.vector("main"), gram.vector("aux")
@@ -23,16 +23,16 @@ Pair = tuple[str, str]
 
 
 class Gram:
-    """The inner products of a step's basis: each asked of ``dot`` when a formula first needs it, then remembered.
+    """The inner products of a step's basis. Each is computed by ``dot`` when a formula first needs it, then cached.
 
     Args:
         basis: the names of the vectors that the front end holds.
-        dot: the inner product of two of them, by name, the earlier in ``basis`` first.
+        dot: the inner product of two of them, by name, in the order of ``basis``.
     """
 
     def __init__(self, basis: Sequence[str], dot: Callable[[str, str], Scalar]) -> None:
         self.products: dict[Pair, Scalar] = {}
-        self._places = {name: place for place, name in enumerate(basis)}
+        self._index = {name: index for index, name in enumerate(basis)}
         self._dot = dot
 
     def vector(self, name: str) -> Vector:
@@ -41,17 +41,17 @@ class Gram:
 
     def product(self, a: str, b: str) -> Scalar:
         """The inner product of two basis vectors."""
-        pair = (a, b) if self._places[a] <= self._places[b] else (b, a)
+        pair = (a, b) if self._index[a] <= self._index[b] else (b, a)
         if pair not in self.products:
             self.products[pair] = self._dot(*pair)
         return self.products[pair]
 
 
 class Vector:
-    """A linear combination of the basis of one step: ``+``, ``-``, scalar ``*``, and ``@`` for the inner product."""
+    """A linear combination of the basis of one step, with ``+``, ``-``, scalar ``*``, and ``@`` for inner products."""
 
     __slots__ = ("_gram", "weights")
-    __array_ufunc__ = None  # a numpy number on the left leaves the product to __rmul__
+    __array_ufunc__ = None  # numpy scalar * Vector goes to __rmul__
 
     def __init__(self, weights: Mapping[str, Scalar], gram: Gram) -> None:
         self.weights = dict(weights)

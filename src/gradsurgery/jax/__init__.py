@@ -1,4 +1,4 @@
-"""Gradient surgery as an optax transformation: pytrees in, the direction out, any optimiser behind it.
+"""Gradient surgery as an optax transformation, to chain with any optimiser.
 
     >>> import jax, jax.numpy as jnp, optax
     >>> import gradsurgery as gs, gradsurgery.jax as gsj
@@ -9,7 +9,8 @@
     >>> updates, state = tx.update(main, state, params, aux=aux)      # aux=(first, second) for two auxiliary losses
     >>> params = optax.apply_updates(params, updates)
 
-``diagnostics(state)`` says what the last step was like; ``accumulate`` averages both gradients over micro-batches.
+``diagnostics(state)`` returns the diagnostics of the last step; ``accumulate`` averages both gradients over
+micro-batches.
 """
 
 try:

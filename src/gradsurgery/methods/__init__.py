@@ -1,4 +1,4 @@
-"""Every method of the paper's Table 1, one file each."""
+"""The methods of the paper's Table 1, one file each."""
 
 from gradsurgery.method import Method
 from gradsurgery.methods.agem import agem
@@ -16,7 +16,7 @@ METHODS: dict[str, type[Method]] = {
     method.__name__: method
     for method in (bloop, mixed, agem, dynamic_barrier, barrier, mgda, cosine, gradvac, pcgrad, metabalance)
 }
-"""Name -> constructor, in the order of Table 1."""
+"""Constructors by name, in the order of Table 1."""
 
 __all__ = [
     "METHODS",

@@ -12,7 +12,7 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class agem(Method):
-    """Averaged gradient episodic memory: aux is the loss on old tasks, and main must not undo them.
+    """Averaged gradient episodic memory: aux is the loss on old tasks, which main must not increase.
 
     Example:
         >>> agem()

@@ -1,4 +1,4 @@
-"""Dynamic barrier, as in Table 1: follow aux, and as much of main as keeps main falling at the speed psi.
+"""Dynamic barrier, as in Table 1: follow aux, plus as much of main as it takes to decrease main at the rate psi.
 
 d = g_aux + max((psi - <g_main, g_aux>) / |g_main|^2, 0) g_main
 """
@@ -12,9 +12,9 @@ from gradsurgery.vector import Vector
 
 
 def squared_main(main: Vector, aux: Vector) -> Scalar:
-    """|g_main|^2: with it, the barrier is Bloop's full-batch rule with lam = 1 wherever <g_main, g_aux> < psi.
+    """|g_main|^2, which makes the barrier Bloop's full-batch rule with lam = 1 wherever <g_main, g_aux> < psi.
 
-    The paper's text says |g_aux|^2 here, a misprint: that would not be Bloop.
+    The paper's text prints |g_aux|^2, a misprint: that would not be Bloop.
     """
     return main @ main
 
@@ -24,7 +24,7 @@ class barrier(Method):
     """Dynamic barrier with a barrier function.
 
     Args:
-        psi: the wanted decrease of main as a function of ``(main, aux)`` through their inner products, for example
+        psi: the required decrease of main, a function of ``(main, aux)`` that uses their inner products, for example
             ``lambda main, aux: 0.5 * (main @ main)``.
 
     Example:

@@ -1,4 +1,4 @@
-"""Bloop: follow main, plus lam times the part of aux that leaves main alone.
+"""Bloop: follow main, plus lam times the part of aux that does not affect main.
 
     d = g_main + lam pi(g_aux; average),   average <- (1 - rho) average + rho g_main
 
@@ -16,22 +16,23 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class bloop(Method):
-    """Bilevel optimisation with orthogonal projection: eq. 3 and 4 of the paper, and its multi-level rule.
+    """Bilevel optimisation with orthogonal projection: equations 3 and 4 of the paper, and its multi-level rule.
 
         d = g_main + lam_1 pi(g_aux1; m) + lam_2 pi(g_aux2; (m, a_1)) + ...
 
-    where m, a_1, ... are the moving averages of main and of every level above the last, as they were before this step.
-    They start at zero and a zero average rejects nothing, so the first step is g_main + lam g_aux. (The authors' code
-    moves the average before it projects; we follow their Algorithm 1 and move it after, which keeps the direction
+    where m, a_1, ... are the moving averages of main and of every level but the last, before this step. They start at
+    zero, and a zero average rejects nothing, so the first step is g_main + lam g_aux. (The authors' code updates the
+    average before it projects. We follow their Algorithm 1 and update it afterwards, which keeps the direction
     unbiased.)
 
     Args:
-        lam: weight of the auxiliary loss, at least 0; a tuple for several losses, most important first.
-        rho: share of the new gradient in the average, in (0, 1]; choose it above the speed at which the optimiser moves
-            the parameters. None projects on this step's gradients themselves: the full-batch rule, which under gradient
-            noise falls back to mixed training.
+        lam: weight of the auxiliary loss, at least 0, or ``relative``; a tuple for several losses, most important
+            first.
+        rho: share of the new gradient in the average, in (0, 1]. The average must follow the parameters: choose rho
+            larger if the learning rate is. None projects on the gradients of this step, the full-batch rule, which
+            under gradient noise approaches mixed training.
 
-    In the paper, the expected decrease of main with the EMA has a misprint: its last term is -eta lam <pi, g_main>.
+    The paper's expected decrease of main with the EMA has a misprint: its last term is -eta lam <pi, g_main>.
 
     Example:
         >>> bloop(lam=0.1)

@@ -1,4 +1,4 @@
-"""Cosine similarity: take as much of aux as it agrees with main.
+"""Cosine similarity: weigh aux by how much it agrees with main.
 
 d = g_main + max(cos(g_main, g_aux), 0) g_aux
 """
@@ -13,7 +13,7 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class cosine(Method):
-    """Auxiliary losses weighed by the cosine of their gradient with main's, and left out where they disagree.
+    """Auxiliary gradients weighted by their cosine with main's, and dropped if it is negative.
 
     Example:
         >>> cosine()

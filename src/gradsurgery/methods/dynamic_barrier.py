@@ -1,4 +1,4 @@
-"""Dynamic barrier, as the paper compares with it: never let aux push main uphill.
+"""Dynamic barrier, as in the paper's experiments: never let aux push main uphill.
 
 d = mu g_main + lam g_aux,   mu = max(1 - lam <g_main, g_aux> / |g_main|^2, 0)
 """
@@ -13,15 +13,15 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class dynamic_barrier(Method):
-    """Dynamic barrier with a weight in place of the barrier function; ``barrier`` is the form of Table 1.
+    """Dynamic barrier with a weight instead of a barrier function; ``barrier`` is the form of Table 1.
 
-    With an average a of main (bias-corrected), which the paper's discussion suggests for every surgery method:
+    With a bias-corrected average a of main, which the paper's discussion suggests for every surgery method:
 
         d = g_main + lam g_aux - min(lam <a, g_aux> / |a|^2, 1) a
 
     Args:
-        lam: weight of the auxiliary loss, at least 0.
-        rho: share of the new gradient in the average, in (0, 1]; None, as in the paper, uses g_main itself.
+        lam: weight of the auxiliary loss, at least 0, or ``relative``.
+        rho: share of the new gradient in the average, in (0, 1]; None, the paper's choice, uses g_main itself.
 
     Example:
         >>> dynamic_barrier(lam=0.1)

@@ -1,6 +1,6 @@
-"""GradVac: turn each gradient towards the other until their cosine is what it usually is.
+"""GradVac: turn each gradient towards the other until their cosine reaches its moving average.
 
-phi = cos(g_main, g_aux);  where phi < phi_average:
+phi = cos(g_main, g_aux);  if phi < phi_average:
 d = g_main + c |g_main| / |g_aux| g_aux  +  g_aux + c |g_aux| / |g_main| g_main
 c = (phi_average sqrt(1 - phi^2) - phi sqrt(1 - phi_average^2)) / sqrt(1 - phi_average^2)
 """
@@ -16,12 +16,12 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class gradvac(Method):
-    """Gradient vaccine: ``pcgrad`` with lam = 1 whose target is a moving average of the cosine, not 0.
+    """Gradient vaccine: ``pcgrad`` with lam = 1, but the target for the cosine is its moving average instead of 0.
 
-    phi_average starts at 0 and moves after use: phi_average <- (1 - beta) phi_average + beta phi.
+    phi_average starts at 0 and is updated after use: phi_average <- (1 - beta) phi_average + beta phi.
 
-    Table 1 prints the main half only, and without the vector g_aux that the correction multiplies; this is its source's
-    sum of both corrected gradients.
+    Table 1 prints only the half for main, without the vector g_aux that the correction multiplies. This is the sum of
+    both corrected gradients, as in the reference.
 
     Args:
         beta: share of the new cosine in its average, in (0, 1].

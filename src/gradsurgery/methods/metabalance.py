@@ -1,4 +1,4 @@
-"""MetaBalance: every auxiliary gradient as long as main's.
+"""MetaBalance: rescale every auxiliary gradient to the length of main's.
 
 d = g_main + |g_main| / |g_aux| g_aux
 """
@@ -14,7 +14,7 @@ from gradsurgery.vector import Vector
 class metabalance(Method):
     """Auxiliary gradients rescaled to the length of main's.
 
-    Table 1's form: that of its source with relax factor 1 and lengths of this step, not averaged over steps.
+    The form of Table 1: the reference's with relax factor 1, and with lengths of this step instead of moving averages.
 
     Example:
         >>> metabalance()

@@ -1,4 +1,4 @@
-"""MGDA (the table's MTL-MOO): the shortest vector between the two gradients.
+"""MGDA (MTL-MOO in Table 1): the shortest convex combination of the two gradients.
 
 d = w g_main + (1 - w) g_aux,   w = clip(<g_aux - g_main, g_aux> / |g_main - g_aux|^2, 0, 1)
 """
@@ -12,9 +12,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class mgda(Method):
-    """Multiple-gradient descent for two losses: descends both, or stops where one could fall only if the other rose.
+    """Multiple-gradient descent for two losses: decreases both, and stops where one decreases only if the other rises.
 
-    Table 1 prints the weight with its sign turned and without the clip; this is its source's.
+    Table 1 prints the weight with the wrong sign and without the clip. This is the reference's.
 
     Example:
         >>> mgda()
@@ -25,6 +25,6 @@ class mgda(Method):
 
     def direction(self, step: Step) -> Vector:
         main, (aux,) = step.main, step.aux
-        apart = main - aux
-        share = minimum(maximum(ratio(-(apart @ aux), apart @ apart), 0.0), 1.0)
-        return share * main + (1 - share) * aux
+        gap = main - aux
+        weight = minimum(maximum(ratio(-(gap @ aux), gap @ gap), 0.0), 1.0)
+        return weight * main + (1 - weight) * aux

@@ -1,4 +1,4 @@
-"""Mixed training: the weighted sum of the losses, as everyone does it.
+"""Mixed training: the weighted sum of the losses, the usual approach.
 
 d = g_main + lam g_aux
 """
@@ -16,7 +16,7 @@ class mixed(Method):
     """Gradient descent on main + lam aux.
 
     Args:
-        lam: weight of the auxiliary losses, at least 0; a tuple to give each its own.
+        lam: weight of the auxiliary losses, at least 0, or ``relative``; a tuple to give each loss its own.
 
     Example:
         >>> mixed(lam=0.1)

@@ -1,4 +1,4 @@
-"""PCGrad: where the gradients conflict, project each on the other's orthogonal.
+"""PCGrad: if the gradients conflict, project each on the orthogonal complement of the other.
 
 d = g_main + lam g_aux                                    if <g_main, g_aux> > 0
 d = pi(g_main; g_aux) + lam pi(g_aux; g_main)             otherwise
@@ -14,14 +14,14 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class pcgrad(Method):
-    """Projecting conflicting gradients, weighed as the paper compares with it; lam = 1 is the original.
+    """Projecting conflicting gradients, with a weight as in the paper's experiments; lam = 1 is the original method.
 
-    With an average of main, the average takes g_main's place in the test for a conflict and as what aux is projected
-    on; a zero average conflicts with nothing. (Table 1 swaps the two subtracted terms; the sum is right.)
+    An average of main replaces g_main in the test for a conflict and in the projection of aux. A zero average conflicts
+    with nothing. (Table 1 swaps the two subtracted terms; their sum is right.)
 
     Args:
-        lam: weight of the auxiliary loss, at least 0.
-        rho: share of the new gradient in the average, in (0, 1]; None, as in the paper, uses g_main itself.
+        lam: weight of the auxiliary loss, at least 0, or ``relative``.
+        rho: share of the new gradient in the average, in (0, 1]; None, the paper's choice, uses g_main itself.
 
     Example:
         >>> pcgrad(lam=0.1)
