@@ -1,4 +1,4 @@
-"""The command line: list, run, sweep, report, export.
+"""The command line: list, run, sweep, report, recommend, export.
 
 What takes long to import is imported inside the commands that need it, so that help, ``list`` and mistakes in the
 arguments answer at once.
@@ -7,8 +7,10 @@ arguments answer at once.
 import argparse
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +19,12 @@ from typing import NoReturn
 from rich.console import Console
 from rich.table import Table
 
+from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.grid import numbers, specs
+from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.references import is_reference, load
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store, StoreError, export_table, export_tensorboard
@@ -32,7 +37,10 @@ _EXAMPLES = """examples:
   gradsurgery sweep lipschitz --scale laptop --data-dir data   real data, from a folder or the hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64    change settings of the problem
   gradsurgery sweep weights --process 0/2@host:1234            the first of two machines that train together
+  gradsurgery sweep my_problem.py:smooth                       a problem of your own, from a file or a module
+  gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped    and a method of your own
   gradsurgery report lipschitz                                 write the report of the stored runs again
+  gradsurgery recommend lipschitz --allow 2%                   the best λ if main may be 2 % worse than main alone
   gradsurgery export lipschitz runs.parquet                    a table for pandas
 
 Everything is stored in --folder (default: ./runs). If a sweep is killed, the same command continues it."""
@@ -77,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="list | run | sweep | report | export")
+    commands = parser.add_subparsers(required=True, metavar="list | run | sweep | report | recommend | export")
 
     def add(name: str, command: Callable[[argparse.Namespace, Console], None], text: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(
@@ -104,7 +112,18 @@ def _parser() -> argparse.ArgumentParser:
 
     report = add("report", _report, "write the report of the stored runs")
     _add_problem_arguments(report)
-    report.add_argument("--scale", default="demo", help="demo (default), laptop or paper")
+    report.add_argument("--scale", help="demo (default), laptop or paper")
+
+    recommend = add("recommend", _recommend, "name the best λ of each method for a given loss in main")
+    _add_problem_arguments(recommend)
+    recommend.add_argument("--scale", help="demo (default), laptop or paper")
+    recommend.add_argument(
+        "--allow",
+        type=_allowance,
+        default=(0.02, False),
+        metavar="2%",
+        help="how much worse than main alone main may be: 2%% (default), or a difference of losses such as 0.01",
+    )
 
     export = add("export", _export, "write the stored runs as parquet, CSV or TensorBoard logs")
     _add_problem_arguments(export)
@@ -115,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("problem", help="a name from gradsurgery list")
+    parser.add_argument("problem", help="a name from gradsurgery list; or your own, as file.py:name or module:name")
     parser.add_argument(
         "--folder", type=Path, default=Path("runs"), help="where everything is stored (default: ./runs)"
     )
@@ -123,7 +142,7 @@ def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
     _add_problem_arguments(parser)
-    parser.add_argument("--scale", default="demo", help="demo (default), laptop or paper")
+    parser.add_argument("--scale", help="demo (default), laptop or paper; one of your own has a single scale")
     parser.add_argument("--data-dir", type=Path, help="a folder whose subfolders stand in for hub ids")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
     parser.add_argument("--checkpoint-every", type=_seconds, default=60.0, metavar="SECONDS", help="default: 60")
@@ -145,7 +164,7 @@ def _list(options: argparse.Namespace, console: Console) -> None:
         console.print(f"  main: {listed.main}; aux: {listed.aux}")
         table = Table("scale", "methods", "λ", "ρ", "seeds", "runs", box=None, padding=(0, 2))
         for name, scale in listed.scales.items():
-            runs = str(len(specs(listed, name)))
+            runs = str(len(specs(listed, name, main_alone=True)))
             grid = ", ".join(scale.methods), _span(scale.lams), _span(scale.rhos), str(len(scale.seeds))
             table.add_row(name, *grid, runs)
         console.print(table, "")
@@ -158,10 +177,11 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:
+    chosen = problem(options.problem)
     runs = specs(
-        problem(options.problem),
-        options.scale,
-        methods=[options.method],
+        chosen,
+        options.scale or next(iter(chosen.scales)),
+        methods=[_method(options.method)],
         lams=None if options.lam is None else numbers(options.lam),
         rhos=None if options.rho is None else numbers(options.rho),
         seeds=_seeds(options.seed),
@@ -169,7 +189,7 @@ def _run(options: argparse.Namespace, console: Console) -> None:
     )
     if len(runs) != 1:
         raise UserError(f"run trains one method with one weight, but this names {len(runs)} runs: give --lam, or sweep")
-    records = _train(options, console, runs)
+    records = _train(options, console, chosen, runs)
     for record in records:
         for name, value in record.final.items():
             console.print(f"{name:28} {value:.6g}")
@@ -177,28 +197,35 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 
 def _sweep(options: argparse.Namespace, console: Console) -> None:
+    chosen = problem(options.problem)
     runs = specs(
-        problem(options.problem),
-        options.scale,
-        methods=None if options.methods is None else [name for name in options.methods.split(",") if name],
+        chosen,
+        options.scale or next(iter(chosen.scales)),
+        methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
         lams=None if options.lams is None else numbers(options.lams),
         rhos=None if options.rhos is None else numbers(options.rhos),
         seeds=None if options.seeds is None else _seeds(options.seeds),
         settings=_settings(options.set),
+        main_alone=True,
     )
-    if records := _train(options, console, runs):
+    if records := _train(options, console, chosen, runs):
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
         _write_report(options, console, missing=len(runs) - len(records), settings=runs[0].settings)
         _raise_if_failed(records)
 
 
-def _train(options: argparse.Namespace, console: Console, runs: list[RunSpec]) -> list[RunRecord]:
+def _method(name: str) -> str:
+    """The name of a method; one of the user's own, given as a reference, is registered first."""
+    return register_method(load(name, type, "a method, which is a class")) if is_reference(name) else name
+
+
+def _train(options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec]) -> list[RunRecord]:
     """Train the runs and return their records; of processes that train together only the leader has any."""
     from gradsurgery.lab.sweeps import ProgressBar, sweep
 
     train = partial(
         sweep,
-        problem(options.problem),
+        chosen,
         runs,
         folder=options.folder,
         cores_per_run=options.cores_per_run,
@@ -234,7 +261,6 @@ def _raise_if_failed(records: Sequence[RunRecord]) -> None:
 
 
 def _report(options: argparse.Namespace, console: Console) -> None:
-    problem(options.problem).scale(options.scale)
     _write_report(options, console)
 
 
@@ -249,35 +275,46 @@ def _write_report(
         missing: how many runs of a sweep are not stored.
         settings: cover only runs with these; None for all.
     """
-    records = [record for record in _select(options, status=None) if settings in (None, record.spec.settings)]
+    stored = _select(options, status=None)
+    records = [record for record in stored.records if settings in (None, record.spec.settings)]
 
     from gradsurgery.lab.reports.report import write_report
-    from gradsurgery.lab.reports.terminal import print_summary
+    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
 
     print_summary(records, console, missing=missing)
-    reported = problem(options.problem)
+    print_recommendations(records, console)
+    declared = stored.problem
     page = write_report(
         records,
-        options.folder / "report" / _report_name(options.problem, options.scale, settings),
-        f"{options.problem}, {options.scale}",
-        draw=reported.draw,
-        about={"Main": reported.main, "Aux": reported.aux},
+        options.folder / "report" / _report_name(stored, settings),
+        f"{stored.name}, {stored.scale}",
+        draw=declared.draw if declared else None,
+        about={"Main": declared.main, "Aux": declared.aux} if declared else None,
         missing=missing,
     )
     console.print(f"report: {page}", soft_wrap=True)
 
 
-def _report_name(name: str, scale: str, settings: Mapping[str, Setting] | None) -> str:
+def _report_name(stored: "_Stored", settings: Mapping[str, Setting] | None) -> str:
     """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
-    if settings in (None, specs(problem(name), scale)[0].settings):
-        return f"{name}-{scale}"
-    return f"{name}-{scale}-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]}"
+    usual = None if stored.problem is None else specs(stored.problem, stored.scale)[0].settings
+    if settings in (None, usual):
+        return f"{stored.name}-{stored.scale}"
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return f"{stored.name}-{stored.scale}-{digest[:8]}"
+
+
+def _recommend(options: argparse.Namespace, console: Console) -> None:
+    from gradsurgery.lab.reports.terminal import print_recommendations
+
+    allow, absolute = options.allow
+    print_recommendations(
+        _select(options, status="done").records, console, allow=allow, absolute=absolute, required=True
+    )
 
 
 def _export(options: argparse.Namespace, console: Console) -> None:
-    if options.scale is not None:
-        problem(options.problem).scale(options.scale)
-    records = _select(options, status="done")
+    records = _select(options, status="done", all_scales=True).records
     try:
         (export_tensorboard if options.tensorboard else export_table)(records, options.path)
     except ValueError as error:
@@ -285,24 +322,65 @@ def _export(options: argparse.Namespace, console: Console) -> None:
     console.print(f"{len(records)} runs written to {options.path}", soft_wrap=True)
 
 
-def _select(options: argparse.Namespace, status: str | None) -> list[RunRecord]:
-    """The stored runs of a problem, at least one; at a scale unless it is None."""
-    problem(options.problem)
+@dataclass(frozen=True)
+class _Stored:
+    """The stored runs of a problem at one scale."""
+
+    name: str
+    scale: str
+    problem: Problem | None
+    """None if the problem is known by its stored runs alone."""
+    records: list[RunRecord]
+
+
+def _select(options: argparse.Namespace, status: str | None, *, all_scales: bool = False) -> _Stored:
+    """The stored runs of a problem, at least one.
+
+    Args:
+        options: name the problem, the folder, and maybe a scale; by default it is the problem's first.
+        status: only runs with this status; None for all.
+        all_scales: whether no scale means all of them.
+    """
+    declared: Problem | None
+    try:
+        declared = problem(options.problem)
+        name = declared.name
+    except UserError:
+        if is_reference(options.problem):
+            raise
+        declared, name = None, options.problem
     path = _store_path(options)
     if not path.exists():
         raise UserError(f"there is no store in {options.folder}: gradsurgery sweep creates one, --folder names another")
     with Store(path) as store:
-        records = store.select(options.problem, options.scale, status)
+        records = store.select(name, None, status)
+    if declared is None and not records:
+        problem(options.problem)  # raises, and suggests a name
+    if declared is not None and options.scale is not None:
+        declared.scale(options.scale)  # raises if there is no such scale
+    scales = list(dict.fromkeys(record.spec.scale for record in records))
+    scale = options.scale or (next(iter(declared.scales)) if declared else scales[0])
+    if not (all_scales and options.scale is None):
+        records = [record for record in records if record.spec.scale == scale]
     if not records:
-        scale = f" at scale {options.scale}" if options.scale else ""
-        raise UserError(
-            f"no run of {options.problem}{scale} is stored in {options.folder}: train some with gradsurgery sweep"
-        )
-    return records
+        where = f" at scale {scale}" if scale else ""
+        raise UserError(f"no run of {name}{where} is stored in {options.folder}: train some with gradsurgery sweep")
+    return _Stored(name, scale, declared, records)
 
 
 def _store_path(options: argparse.Namespace) -> Path:
     return options.folder / "store.sqlite"
+
+
+def _allowance(text: str) -> tuple[float, bool]:
+    """``2%`` as (0.02, relative), or ``0.01`` as (0.01, absolute)."""
+    try:
+        allow = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        allow = math.nan
+    if not 0 <= allow < math.inf:
+        raise UserError(f"the allowance for main is a number from 0 or a percentage such as 2%, but got {text}")
+    return allow, not text.endswith("%")
 
 
 def _workers(text: str) -> int:

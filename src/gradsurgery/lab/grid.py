@@ -8,10 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from gradsurgery import METHODS
+from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.method import has_hyperparameter, make_method
-from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.method import has_hyperparameter, known_methods, make_method
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.settings import override
 
@@ -68,11 +67,15 @@ def specs(
     rhos: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, str] | None = None,
+    main_alone: bool = False,
 ) -> list[RunSpec]:
     """List the runs of a sweep, method by method. What is not given comes from the scale.
 
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
     those of the scale to bloop alone, as in the paper. Without any, methods project on the current gradient.
+
+    With ``main_alone``, runs of main alone (mixed with λ = 0) are added, one for each seed and once for all methods, if
+    the problem can be trained that way.
     """
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
@@ -102,12 +105,14 @@ def specs(
             except ValueError as error:
                 raise UserError(str(error)) from error
             runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, recorded))
-    return runs
+    if main_alone and (problem.methods is None or "mixed" in problem.methods):
+        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, recorded) for seed in seeds]
+    return list({run.key: run for run in runs}.values())
 
 
 def _check_methods(problem: Problem, names: Sequence[str]) -> None:
     for name in names:
-        if name not in METHODS:
-            raise unknown("method", name, METHODS)
+        if name not in known_methods():
+            raise unknown("method", name, known_methods())
         if problem.methods is not None and name not in problem.methods:
             raise UserError(f"{problem.name} can be run with {', '.join(problem.methods)}, but not with {name}")

@@ -1,13 +1,39 @@
-"""Methods by name, with the hyperparameters that a grid varies."""
+"""Methods by name, with the hyperparameters that a grid varies: those of ``gradsurgery.METHODS``, and your own."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gradsurgery as gs
+from gradsurgery.lab.errors import UserError
+
+_own: dict[str, type[gs.Method]] = {}
+
+
+def register_method(method: type[gs.Method]) -> str:
+    """Make a method of your own known to sweeps in this process, and return its name."""
+    if not (isinstance(method, type) and issubclass(method, gs.Method)):
+        raise UserError(f"a method of your own is a class that derives from gradsurgery.Method, but got {method!r}")
+    name = method.__name__
+    if name in gs.METHODS and gs.METHODS[name] is not method:
+        raise UserError(f"a method of your own needs a name of its own, but {name} is one of gradsurgery's")
+    if name not in gs.METHODS:
+        _own[name] = method
+    return name
+
+
+def own_methods() -> Mapping[str, type[gs.Method]]:
+    """The registered methods, by name."""
+    return dict(_own)
+
+
+def known_methods() -> dict[str, type[gs.Method]]:
+    """All methods by name: those of ``gradsurgery.METHODS``, then the registered ones."""
+    return {**gs.METHODS, **_own}
 
 
 def has_hyperparameter(method: str, hyperparameter: str) -> bool:
     """True if the method of this name has ``lam`` or ``rho``."""
-    return hyperparameter in gs.METHODS[method].__dataclass_fields__
+    return hyperparameter in known_methods()[method].__dataclass_fields__
 
 
 def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
@@ -18,4 +44,4 @@ def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
         mixed(lam=0.1)
     """
     given = {"lam": lam, "rho": rho}
-    return gs.METHODS[name](**{key: value for key, value in given.items() if has_hyperparameter(name, key)})
+    return known_methods()[name](**{key: value for key, value in given.items() if has_hyperparameter(name, key)})

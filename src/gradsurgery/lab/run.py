@@ -1,10 +1,13 @@
-"""A run's specification, and the record that the store keeps of it."""
+"""A run: its specification, what a training function sees of it, and the record that the store keeps."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import TypeAlias
+
+from gradsurgery.method import Method
 
 Setting: TypeAlias = int | float | str | bool
 Metrics: TypeAlias = Mapping[str, float]
@@ -31,6 +34,50 @@ class RunSpec:
         """A short identifier, a hash of all fields."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass
+class Run:
+    """A run in training, as a training function sees it."""
+
+    spec: RunSpec
+    method: Method
+    """The method to train with, for example ``bloop(lam=0.1, rho=0.01)``."""
+    folder: Path
+    """Exists until the run is done, through restarts: save here what a restart needs, and look for it at the start."""
+    checkpoint_every: float = 60.0
+    """Seconds between two checkpoints, as the user asked for."""
+    flush: Callable[[], None] = _do_nothing
+    """Wait until all rows so far are on the disk. Call it before saving a checkpoint: after a power cut, a checkpoint
+    must not be ahead of its rows."""
+    progress: float = 0.0
+    """The fraction of the run that is trained, for the progress bar; set it if you know it."""
+    samples: "tuple[Sample, ...]" = ()
+    """Outputs of the trained model for the report; set it before the end."""
+
+    @property
+    def lam(self) -> float | None:
+        """The weight of the auxiliary loss; None for a method without one."""
+        return self.spec.lam
+
+    @property
+    def rho(self) -> float | None:
+        """The speed of the moving average; None for a method without one."""
+        return self.spec.rho
+
+    @property
+    def seed(self) -> int:
+        """The seed for initialisation and data order."""
+        return self.spec.seed
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """All settings of the problem."""
+        return self.spec.settings
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,37 @@ class Text:
         return text
 
 
+@dataclass(frozen=True)
+class AnyWhole:
+    """Whole numbers."""
+
+    expected: str = "a whole number"
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+
+@dataclass(frozen=True)
+class AnyNumber:
+    """Finite numbers."""
+
+    expected: str = "a number"
+
+    def parse(self, text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError
+        return value
+
+
+def kind_of(name: str, default: Setting) -> Kind:
+    """The values that a setting with this default takes: those of its type."""
+    kinds: dict[type, Kind] = {bool: TrueOrFalse(), int: AnyWhole(), float: AnyNumber(), str: Text(expected="text")}
+    if type(default) not in kinds:
+        raise TypeError(f"a setting is a number, text, True or False, but {name} is {default!r}")
+    return kinds[type(default)]
+
+
 def one_of(*choices: str) -> Text:
     """One of a few names."""
     return Text("|".join(map(re.escape, choices)), f"one of {', '.join(choices)}")

@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.grid import specs
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import sweep
 from gradsurgery.lab.sweeps.child_process import train_in_child
@@ -100,7 +100,7 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
 def test_a_worker_whose_parent_does_not_listen_exits_silently_and_fails_no_run(tmp_path, capfd):
     """The parent may be gone before the worker notices."""
     (run, *_) = toy_runs()
-    options = TrainingOptions(tmp_path, None, checkpoint_every=60.0, cores=1, raise_errors=False)
+    options = TrainingOptions(tmp_path, None, checkpoint_every=60.0, cores=1, methods={}, raise_errors=False)
     context = multiprocessing.get_context("spawn")
     pipe, child_pipe = context.Pipe(duplex=False)
     arguments = (child_pipe, pickle.dumps((TOY, [run], options)), tmp_path / "store.sqlite")
@@ -115,17 +115,18 @@ def test_a_worker_whose_parent_does_not_listen_exits_silently_and_fails_no_run(t
 
 
 def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
-    class Local(Problem):
-        """Only a class at the top level of a module can be pickled."""
+    lock = threading.Lock()
 
-    problem = Local(**{field.name: getattr(TOY, field.name) for field in fields(TOY)})
+    @problem(main="a", aux="b", lams=[1.0])
+    def locked(run):
+        with lock:
+            yield {"step": 0, "main_train": 0.0, "aux_train": 0.0}
+
     with (
         Store(tmp_path / "runs" / "store.sqlite") as store,
-        pytest.raises(
-            UserError, match=r"functions of a problem, so they have to be at the top level of a module \(.*Local"
-        ),
+        pytest.raises(UserError, match=r"must be picklable to reach the worker processes \(.*lock"),
     ):
-        sweep(problem, toy_runs(), store, folder=tmp_path, listener=Recorder(), workers=2)
+        sweep(locked, specs(locked, "default"), store, folder=tmp_path, listener=Recorder(), workers=2)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import jax.numpy as jnp
 
+from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problem import Problem, Scale, Task
 from gradsurgery.lab.settings import Count
+from gradsurgery.lab.train.chunked import ChunkedTask
 
 
 class Seconds:
@@ -26,7 +27,7 @@ class Settings:
     elements: Count = 1
 
 
-class ToyTask(Task):
+class ToyTask(ChunkedTask):
     """Adds up numbers. With four million elements the result depends on the number of cores."""
 
     def __init__(self, settings, data_dir):

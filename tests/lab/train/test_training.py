@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from gradsurgery.lab.problem import Outcome
+from gradsurgery.lab.declaration import Outcome
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.train.training import Training
 

@@ -1,7 +1,9 @@
 """The problems of the paper, one declaration per file. Add a new one to ``PROBLEMS``; light to import (no jax)."""
 
+from importlib.metadata import entry_points
+
+from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.problems import (
     cifar10mnist,
     conditioning,
@@ -13,6 +15,7 @@ from gradsurgery.lab.problems import (
     translation,
     weights,
 )
+from gradsurgery.lab.references import is_reference, load
 
 __all__ = ["PROBLEMS", "problem"]
 
@@ -34,7 +37,16 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def problem(name: str) -> Problem:
-    """Return the problem of this name."""
-    if name not in PROBLEMS:
-        raise unknown("problem", name, PROBLEMS)
-    return PROBLEMS[name]
+    """Return a problem by its name, or by ``file.py:name`` or ``package.module:name``.
+
+    Names are those in ``PROBLEMS``, then those of installed packages: entry points in the group
+    ``gradsurgery.problems``.
+    """
+    if name in PROBLEMS:
+        return PROBLEMS[name]
+    if is_reference(name):
+        return load(name, Problem, "a problem")
+    installed = {point.name: point for point in entry_points(group="gradsurgery.problems")}
+    if name in installed:
+        return load(installed[name].value, Problem, "a problem")
+    raise unknown("problem", name, [*PROBLEMS, *installed])

@@ -11,8 +11,8 @@ Both losses see the same images, so there is one set of batch statistics, update
 
 from dataclasses import dataclass, replace
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.residual_network import ResidualNetworkSettings
 from gradsurgery.lab.settings import Name
 

@@ -9,9 +9,9 @@ conditioned for lam near 1.
 
 from dataclasses import dataclass
 
+from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.settings import Count, PositiveFloat
 
 

@@ -7,7 +7,7 @@ steps.
 
 from dataclasses import replace
 
-from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.problems import language
 
 LAPTOP = replace(language.LAPTOP, batch=8, steps=1500, evaluated=16)

@@ -13,8 +13,8 @@ why).
 
 from dataclasses import asdict, dataclass
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems import weights
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.settings import Name, Switch

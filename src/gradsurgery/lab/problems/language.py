@@ -13,8 +13,8 @@ a column ``text``, and with ``c4``, as ``hf download`` fetches it. Any other dat
 
 from dataclasses import dataclass, replace
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.transformer import TransformerSettings
 from gradsurgery.lab.settings import Count, Name
 

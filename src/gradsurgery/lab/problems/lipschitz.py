@@ -9,8 +9,8 @@ warm-up, cosine decay, lam from 1e-4 to 1.
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.settings import Count, CountOrZero, PositiveFloat, one_of
 from gradsurgery.lab.train.chunking import chunk_epochs
 

@@ -11,8 +11,8 @@ The paper's size: p = 100 dimensions.
 from dataclasses import dataclass
 from typing import Annotated
 
+from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.settings import Count, Whole
 
 BATCH = 1000

@@ -16,9 +16,9 @@ WMT's news tests are not on the hub as one dataset. For the scale ``paper``, pas
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.transformer import TransformerSettings
 from gradsurgery.lab.settings import Count, CountOrZero, Name, Whole
 

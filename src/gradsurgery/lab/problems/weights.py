@@ -13,8 +13,8 @@ updates the batch statistics.
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.problem import COMPARED, Problem, Scale
 from gradsurgery.lab.problems.residual_network import ResidualNetworkSettings
 from gradsurgery.lab.settings import Count, Name, Switch, Text
 

@@ -89,7 +89,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
     for (method, lam, rho), points in _final_points(records, split).items():
         within = options.setdefault(method, [])
         seeds = sorted(points.keys() & baseline.keys())
-        if not seeds or _is_main_alone(method, lam):
+        if not seeds or (method, lam) == ("mixed", 0.0):
             continue
         pairs = [(points[seed], baseline[seed]) for seed in seeds]
         excess = [(end[0] - alone[0]) / (1.0 if absolute else abs(alone[0])) for end, alone in pairs]
@@ -124,10 +124,6 @@ def _final_points(records: Iterable[RunRecord], split: str) -> Mapping[Choice, d
 
 def _choice(spec: RunSpec) -> Choice:
     return spec.method, spec.lam, spec.rho
-
-
-def _is_main_alone(method: str, lam: float | None) -> bool:
-    return method == "mixed" and lam == 0
 
 
 def _change(pairs: Sequence[Point]) -> Change:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gradsurgery.lab.reports.looks import Look, assign_looks
-from gradsurgery.lab.run import Metrics, RunRecord
+from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 
 SPLITS = ("train", "test")
 """The data that losses are measured on."""
@@ -98,6 +98,9 @@ class Series:
 def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     """The runs as series, in the order of the paper's Table 1.
 
+    Main alone (mixed with λ = 0) is trained once for all methods. It belongs to no front, unless all methods with a λ
+    were trained with λ = 0: it would give mixed a point that the others lack.
+
     Raises:
         ValueError: if the runs belong to several problems or scales, whose losses cannot be compared.
     """
@@ -105,10 +108,23 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     origins = sorted({f"{record.spec.problem} at {record.spec.scale}" for record in records})
     if len(origins) > 1:
         raise ValueError(f"a report covers one problem at one scale, but got runs of {' and '.join(origins)}")
+    if any(record.spec.lam and record.spec.method == "mixed" for record in records) and _is_shared(records):
+        records = [record for record in records if not is_main_alone(record.spec)]
     return [
         Series(look, tuple(record for record in records if (record.spec.method, record.spec.rho) == variant))
         for variant, look in assign_looks(record.spec for record in records).items()
     ]
+
+
+def is_main_alone(spec: RunSpec) -> bool:
+    """True for a run that trains on the main loss only."""
+    return spec.method == "mixed" and spec.lam == 0
+
+
+def _is_shared(records: Sequence[RunRecord]) -> bool:
+    """True if main alone stands for the λ = 0 of every method."""
+    specs = [record.spec for record in records if record.spec.lam is not None]
+    return {spec.method for spec in specs if spec.lam == 0} != {spec.method for spec in specs}
 
 
 def splits_with_points(groups: Sequence[Series]) -> list[str]:

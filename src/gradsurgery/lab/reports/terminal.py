@@ -7,9 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.reports.comparison import compare
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.outcomes import outcome_sentences
+from gradsurgery.lab.reports.recommend import recommend
 from gradsurgery.lab.run import RunRecord
 
 
@@ -36,3 +38,33 @@ def print_summary(records: Sequence[RunRecord], console: Console, *, missing: in
             console.print(Text(f"No hypervolumes: {comparison.no_verdict}."), soft_wrap=True)
     for sentence in outcome_sentences(records, missing):
         console.print(Text(sentence, style="bold red"), soft_wrap=True)
+
+
+def print_recommendations(
+    records: Sequence[RunRecord],
+    console: Console,
+    *,
+    allow: float = 0.02,
+    absolute: bool = False,
+    required: bool = False,
+) -> None:
+    """Print the best λ of each method, if main may be a little worse than main alone.
+
+    Args:
+        records: runs of one problem at one scale.
+        console: where to print.
+        allow: how much worse main may be.
+        absolute: whether ``allow`` is a difference of losses rather than a fraction.
+        required: raise ``UserError`` if nothing can be recommended, instead of printing nothing.
+    """
+    try:
+        recommendations = recommend(records, allow, absolute=absolute)
+    except ValueError as error:
+        if required:
+            raise UserError(str(error)) from error
+        return
+    amount = f"{allow:g}" if absolute else f"{100 * allow:g} %"
+    where = {"test": "held-out losses", "train": "training losses"}[recommendations[0].split]
+    console.print(Text(f"If main may be {amount} worse than main alone ({where}):"), soft_wrap=True)
+    for recommendation in recommendations:
+        console.print(Text(f"  {recommendation.text}"), soft_wrap=True)

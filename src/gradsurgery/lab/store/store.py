@@ -27,6 +27,19 @@ from filelock import FileLock, Timeout
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.rows import parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damaged, translate_errors
+from gradsurgery.method import Method
+
+
+class LoggedRun:
+    """A run that ``Store.run`` records."""
+
+    def __init__(self, store: "Store", spec: RunSpec) -> None:
+        self.spec = spec
+        self._store = store
+
+    def log(self, *, step: int, **metrics: float) -> None:
+        """Record what was measured at a step: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` and others."""
+        self._store.log(self.spec.key, {"step": step, **metrics})
 
 
 class Store:
@@ -36,12 +49,15 @@ class Store:
     Every method is one short transaction: it either succeeds, or changes nothing and raises ``StoreError``.
 
     Args:
-        path: the SQLite file. If it does not exist, the first write creates it, with its folder.
+        path: the SQLite file, or a folder that has it as ``store.sqlite``. If it does not exist, the first write
+            creates it, with its folder.
         patience: seconds to wait for other processes that write.
     """
 
     def __init__(self, path: str | Path, *, patience: float = 60.0) -> None:
         self.path = Path(path).absolute()
+        if self.path.is_dir() or not self.path.suffix:
+            self.path /= "store.sqlite"
         self.patience = patience
         self._lock = Lock()
         self._process = os.getpid()
@@ -115,6 +131,46 @@ class Store:
             return []
         with self._transaction("DEFERRED") as db:
             return read_records(db, self.path, where, **values)
+
+    @contextmanager
+    def run(
+        self,
+        *,
+        problem: str,
+        method: Method,
+        seed: int = 0,
+        settings: Mapping[str, Setting] | None = None,
+        scale: str = "default",
+    ) -> Iterator[LoggedRun]:
+        """Record a run of a training script that the lab does not start.
+
+            with Store("runs").run(problem="mine", method=gs.bloop(lam=0.1), seed=0) as run:
+                run.log(step=100, main_train=0.31, aux_train=4.2)
+
+        The run is done when the block ends, and failed if it raises. The same run recorded again replaces the old rows.
+
+        Args:
+            problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
+            method: the method that the script trains with; its ``lam`` and ``rho`` must be numbers.
+            seed: the seed.
+            settings: anything else that tells runs apart, such as the learning rate.
+            scale: a name for the size of the problem.
+        """
+        lam, rho = (getattr(method, name, None) for name in ("lam", "rho"))
+        for name, value in (("lam", lam), ("rho", rho)):
+            if not (value is None or isinstance(value, int | float)):
+                raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
+        spec = RunSpec(problem, scale, method.name, lam, rho, seed, dict(settings or {}))
+        with self._transaction("IMMEDIATE") as db:
+            db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
+            db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
+        self.begin(spec, {})
+        try:
+            yield LoggedRun(self, spec)
+        except BaseException as error:
+            self.fail(spec.key, f"{type(error).__name__}: {error}")
+            raise
+        self.finish(spec.key)
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.method import register_method
 from gradsurgery.lab.store import Store, StoreError
 
 REPORTED: dict[str, type[Exception]] = {"user": UserError, "store": StoreError, "system": OSError}
@@ -29,6 +30,8 @@ def train_in_child(pipe: Connection, arguments: bytes, store_path: Path) -> None
         from gradsurgery.lab.sweeps.training import train_runs  # loads jax
 
         problem, runs, options = pickle.loads(arguments)
+        for method in options.methods.values():
+            register_method(method)
         with Store(store_path) as store:
             for event in train_runs(problem, runs, store, options):
                 _send(pipe, event)

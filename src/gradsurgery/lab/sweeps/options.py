@@ -1,7 +1,10 @@
 """How runs are trained, whichever process trains them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from gradsurgery.method import Method
 
 
 @dataclass(frozen=True)
@@ -16,5 +19,7 @@ class TrainingOptions:
     """Seconds between two checkpoints of a run."""
     cores: int
     """How many cores a run has, for its record."""
+    methods: Mapping[str, type[Method]]
+    """The user's own methods, which each worker registers."""
     raise_errors: bool
     """Raise what a run raises; otherwise go on with the next run. The run is recorded as failed either way."""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.method import own_methods
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps.cores import assign_cores, available_cores
@@ -61,7 +62,14 @@ def sweep(
     if missing:
         _warn_about_conditions(stored, len(cores[0]), listener)
 
-    options = TrainingOptions(folder, data_dir, checkpoint_every, cores=len(cores[0]), raise_errors=workers == 0)
+    options = TrainingOptions(
+        folder,
+        data_dir,
+        checkpoint_every,
+        cores=len(cores[0]),
+        methods=own_methods(),
+        raise_errors=workers == 0,
+    )
     if workers == 0:
         from gradsurgery.lab.sweeps.training import train_runs  # loads jax
 

@@ -1,19 +1,20 @@
-"""Train runs one by one: claim a run in the store, take it from its last checkpoint to its end, record every row."""
+"""Train runs one by one: claim a run in the store, train it to its end, record every row."""
 
 import json
+import shutil
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import asdict
 
+from gradsurgery.lab.declaration import Problem, Task
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem, Task
-from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.method import make_method
+from gradsurgery.lab.run import Metrics, Run, RunSpec
 from gradsurgery.lab.store import Store, StoreError
 from gradsurgery.lab.sweeps.environment import environment
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.options import TrainingOptions
-from gradsurgery.lab.train.checkpoint import Checkpoint
-from gradsurgery.lab.train.multihost import broadcast_from_leader
+from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader
 
 _POLL_SECONDS = 0.5
 
@@ -67,37 +68,32 @@ def _has_ended(run: RunSpec, store: Store) -> bool:
     return ended
 
 
-def _train_run(task: Task, run: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
-    """Train one run from its last checkpoint, or from the start."""
-    started = saved = time.monotonic()
-    interrupted = store.get(run.key)
-    store.begin(run, environment(options.cores))
-    checkpoint = Checkpoint(options.folder / "checkpoints" / run.key)
-    state, rows = task.start(run)
-    chunks = 0
-    if restored := checkpoint.restore(state):
-        chunks, state = restored
-        before = interrupted.info.get("cores", "unknown") if interrupted else options.cores
-        if before != options.cores:
-            store.begin(run, {"cores": f"{before}, then {options.cores}"})
-    while True:
-        for row in rows:
-            store.log(run.key, row)
-        if rows:
-            yield Advanced(run, chunks / task.chunks, rows[-1])
-        if chunks == task.chunks:
-            break
-        (due,) = broadcast_from_leader(time.monotonic() - saved >= options.checkpoint_every)
-        if due:
-            store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
-            checkpoint.save(chunks, state)
-            saved = time.monotonic()
-        state, rows = task.advance(run, state, chunks)
-        chunks += 1
-    outcome = task.final_metrics(state)
-    final = {**rows[-1], **outcome.metrics}
-    store.log(run.key, final)
-    samples = {"samples": json.dumps([asdict(sample) for sample in outcome.samples])} if outcome.samples else {}
-    store.finish(run.key, seconds=time.monotonic() - started, **samples)
-    checkpoint.clear()
-    yield Done(run, final)
+def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
+    """Train one run, from what an interrupted attempt has saved or from the start."""
+    started = time.monotonic()
+    interrupted = store.get(spec.key)
+    store.begin(spec, environment(options.cores))
+    folder = options.folder / "checkpoints" / spec.key
+    if interrupted and folder.is_dir() and any(folder.iterdir()):
+        cores = interrupted.info.get("cores", "unknown")
+        if cores != options.cores:
+            store.begin(spec, {"cores": f"{cores}, then {options.cores}"})
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(
+        spec,
+        make_method(spec.method, spec.lam, spec.rho),
+        folder,
+        checkpoint_every=options.checkpoint_every,
+        flush=store.flush_to_disk,
+    )
+    row: Metrics = {}
+    for row in task.train(run):
+        store.log(spec.key, row)
+        yield Advanced(spec, run.progress, row)
+    if not row:
+        raise UserError(f"training {spec.problem} ended without a row: yield at least one")
+    samples = {"samples": json.dumps([asdict(sample) for sample in run.samples])} if run.samples else {}
+    store.finish(spec.key, seconds=time.monotonic() - started, **samples)
+    if is_leader():
+        shutil.rmtree(folder, ignore_errors=True)
+    yield Done(spec, row)

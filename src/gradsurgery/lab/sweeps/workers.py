@@ -6,15 +6,19 @@ grid, so that each compiles only some of its methods.
 
 import multiprocessing
 import pickle
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
+import cloudpickle
+
+from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweeps.child_process import REPORTED, train_in_child
 from gradsurgery.lab.sweeps.cores import limit_children
@@ -60,12 +64,13 @@ def train_in_workers(
 
 
 def _pickle(*arguments: Any) -> bytes:
+    """Pickle for workers; functions that they cannot import, as those of a notebook or a script, go by value."""
     try:
-        return pickle.dumps(arguments)
+        return cloudpickle.dumps(arguments)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UserError(
-            "worker processes import the functions of a problem, so they have to be at the top level of a module "
-            f"({error}); workers=0 trains in this process"
+            f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
+            "the training function, or train in this process with workers=0"
         ) from error
 
 
@@ -78,7 +83,7 @@ def _started(arguments: Sequence[bytes], store_path: Path, cores: Sequence[Seque
         for own_arguments, own_cores in zip(arguments, cores, strict=True):
             pipe, child_pipe = context.Pipe(duplex=False)
             process = context.Process(target=train_in_child, args=(child_pipe, own_arguments, store_path))
-            with limit_children(own_cores):
+            with limit_children(own_cores), _hidden_main_module():
                 process.start()
             workers[pipe] = process
             child_pipe.close()  # the child's copy alone is open, so its exit closes the pipe
@@ -88,6 +93,17 @@ def _started(arguments: Sequence[bytes], store_path: Path, cores: Sequence[Seque
             worker.terminate()
         for worker in workers.values():
             worker.join()
+
+
+@contextmanager
+def _hidden_main_module() -> Iterator[None]:
+    """Keep a worker from running the user's script again: what it needs of it is pickled by value."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _join(process: BaseProcess) -> None:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.geometry import reject
-from gradsurgery.lab.problem import Task
 from gradsurgery.lab.problems.noise import BATCH, Settings
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
+from gradsurgery.lab.train.chunked import ChunkedTask
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SIGMAS = tuple(float(10**exponent) for exponent in np.arange(-2, 2.01, 0.25))
 
 
-class Noise(Task):
+class Noise(ChunkedTask):
     """Not a training run: each chunk is one sigma, and records the distances of the expected direction."""
 
     chunks = len(SIGMAS)

@@ -16,10 +16,10 @@ from gradsurgery.lab.data.text.tokenizer import PAD, train_tokenizer
 from gradsurgery.lab.models.functional import Functional
 from gradsurgery.lab.models.transformer import TransformerConfig
 from gradsurgery.lab.models.translator import Translator, translate_greedily
-from gradsurgery.lab.problem import Outcome
 from gradsurgery.lab.problems.translation import Settings
 from gradsurgery.lab.tasks.bleu import BleuScorer
 from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.chunked import Outcome
 from gradsurgery.lab.train.chunking import chunk_steps
 from gradsurgery.lab.train.evaluation import mean_losses
 from gradsurgery.lab.train.training import Loss, Training, Tree

@@ -63,11 +63,6 @@ class Checkpoint:
         (self._folder / str(chunks)).rename(aside)
         _LOG.warning("a checkpoint could not be read and was renamed to %s: %s", aside, error)
 
-    def clear(self) -> None:
-        """Remove all checkpoints of this run."""
-        if is_leader():
-            shutil.rmtree(self._folder, ignore_errors=True)
-
     def _saved(self) -> list[int]:
         if not self._folder.is_dir():
             return []

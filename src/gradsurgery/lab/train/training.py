@@ -10,8 +10,8 @@ import optax
 
 import gradsurgery.jax as gsj
 from gradsurgery.lab.method import make_method
-from gradsurgery.lab.problem import Outcome, Task
 from gradsurgery.lab.run import Metrics, RunSpec
+from gradsurgery.lab.train.chunked import ChunkedTask, Outcome
 from gradsurgery.lab.train.prefetch import Prefetcher
 from gradsurgery.lab.train.sharding import Placement
 
@@ -35,7 +35,7 @@ class TrainingState(NamedTuple):
     optimiser: Tree
 
 
-class Training(Task):
+class Training(ChunkedTask):
     """A task that follows the direction of a method with an optimiser. Each chunk ends with one recorded row.
 
     Args:

@@ -7,14 +7,14 @@ has its losses, model and data, which is imported when a run is built or drawn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Sample, Setting
+from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,35 +24,16 @@ COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 """The methods that the paper compares in its experiments."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Results of a finished run beyond its last row."""
-
-    metrics: Metrics = field(default_factory=dict)
-    """Added to the last row."""
-    samples: tuple[Sample, ...] = ()
-
-
 class Task(ABC):
-    """A problem with its data loaded and its functions compiled, once for all weights and seeds.
-
-    A run is a state that advances chunk by chunk, of many steps each. Between chunks it can be saved and resumed.
-    """
-
-    chunks: int
-    """Chunks in a run."""
+    """A problem with its data loaded and its functions compiled, once for all weights and seeds."""
 
     @abstractmethod
-    def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
-        """Return the state before the first chunk, a pytree of arrays, and the rows to record for it."""
+    def train(self, run: Run) -> Iterator[Metrics]:
+        """Train a run from its start, or from what an interrupted attempt saved in ``run.folder``.
 
-    @abstractmethod
-    def advance(self, run: RunSpec, state: Any, chunk: int) -> tuple[Any, list[Metrics]]:
-        """Train one chunk. Returns the new state and the rows to record."""
-
-    def final_metrics(self, state: Any) -> Outcome:
-        """Compute what is too expensive to compute before the end of the run."""
-        return Outcome()
+        Yields:
+            Rows to record: ``step``, and whatever was measured there. A row for a step that has one replaces it.
+        """
 
 
 @dataclass(frozen=True)

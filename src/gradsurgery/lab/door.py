@@ -1,0 +1,106 @@
+"""``lab.sweep`` and ``lab.report``: what the command line does, as Python calls."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from gradsurgery.lab.declaration import Problem
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.grid import numbers, specs
+from gradsurgery.lab.method import register_method
+from gradsurgery.lab.problems import problem as find_problem
+from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps import ProgressBar
+from gradsurgery.lab.sweeps import sweep as train_grid
+from gradsurgery.method import Method
+
+
+def sweep(
+    problem: Problem | str,
+    *,
+    folder: str | Path = "runs",
+    methods: Sequence[str | type[Method]] | None = None,
+    lams: str | Sequence[float] | None = None,
+    rhos: Sequence[float] | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+    scale: str | None = None,
+    workers: int | None = None,
+    cores_per_run: int | None = None,
+    data_dir: str | Path | None = None,
+    checkpoint_every: float = 60.0,
+    quiet: bool = False,
+) -> list[RunRecord]:
+    """Train a grid of methods, weights and seeds, and main alone; what is stored already is not trained again.
+
+    A sweep that was interrupted continues when the same call is made again. A run that raises is recorded as failed,
+    and the others go on.
+
+    Args:
+        problem: a problem made by ``@lab.problem``, or the name of one of the paper's.
+        folder: where the store, checkpoints and reports go.
+        methods: names in ``gradsurgery.METHODS``, or classes of your own.
+        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"``.
+        rhos: speeds of the moving average, for every method that has one.
+        seeds: the seeds.
+        settings: settings to change, by name.
+        scale: a scale of the problem; by default its first.
+        workers: processes that share the runs; by default one per core. 0 trains in this process and raises what a run
+            raises.
+        cores_per_run: cores of each worker; by default 1, or all on an accelerator.
+        data_dir: a folder whose subfolders stand in for hub ids.
+        checkpoint_every: seconds between two checkpoints, for problems that save any.
+        quiet: whether to print no progress.
+
+    Returns:
+        The records of all runs of the grid, done or failed.
+    """
+    chosen = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(chosen, Problem):
+        raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
+    names = None
+    if methods is not None:
+        names = [method if isinstance(method, str) else register_method(method) for method in methods]
+    runs = specs(
+        chosen,
+        next(iter(chosen.scales)) if scale is None else scale,
+        methods=names,
+        lams=numbers(lams) if isinstance(lams, str) else lams,
+        rhos=rhos,
+        seeds=seeds,
+        settings={name: str(value) for name, value in (settings or {}).items()},
+        main_alone=True,
+    )
+    console = Console(markup=False, highlight=False, emoji=False, quiet=quiet)
+    with Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
+        return train_grid(
+            chosen,
+            runs,
+            store,
+            folder=Path(folder),
+            listener=bar,
+            workers=workers,
+            cores_per_run=cores_per_run,
+            data_dir=None if data_dir is None else Path(data_dir),
+            checkpoint_every=checkpoint_every,
+        )
+
+
+def report(records: Sequence[RunRecord], folder: str | Path, *, title: str | None = None) -> Path:
+    """Write a report on the runs of one problem: one HTML page, and figures as PNG and PDF beside it.
+
+    Args:
+        records: what ``sweep`` returned, or ``Store.select``.
+        folder: created if needed; an older report in it is replaced.
+        title: the heading; by default the problem's name and scale.
+
+    Returns:
+        The path of ``report.html``.
+    """
+    from gradsurgery.lab.reports.report import write_report  # loads matplotlib and plotly
+
+    if title is None and records:
+        title = f"{records[0].spec.problem}, {records[0].spec.scale}"
+    return write_report(records, Path(folder), title or "")

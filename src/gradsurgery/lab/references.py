@@ -1,0 +1,78 @@
+"""Find objects that users name on the command line: ``file.py:name`` or ``package.module:name``."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import cloudpickle
+
+from gradsurgery.lab.errors import UserError, unknown
+
+T = TypeVar("T")
+
+
+def is_reference(text: str) -> bool:
+    """True for ``file.py:name`` and ``package.module:name``; False for a plain name."""
+    return ":" in text
+
+
+def load(reference: str, kind: type[T], what: str) -> T:
+    """Import the object that a reference names.
+
+    Args:
+        reference: ``file.py:name`` or ``package.module:name``.
+        kind: the class that the object must be an instance of.
+        what: what the object should be, for error messages.
+    """
+    where, _, name = reference.rpartition(":")
+    if not where or not name:
+        raise UserError(f"{what} is named as file.py:name or package.module:name, but got {reference!r}")
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    if not hasattr(module, name):
+        public = [each for each, value in vars(module).items() if isinstance(value, kind)]
+        raise unknown(f"{what} in {where} named", name, public or ["none"])
+    loaded = getattr(module, name)
+    if not isinstance(loaded, kind):
+        raise UserError(f"{reference} must be {what}, but it is a {type(loaded).__name__}")
+    return loaded
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a file as a script would be: its folder is on the path, so that it can import its neighbours."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"importing {path} failed with {type(error).__name__}: {error}") from error
+    cloudpickle.register_pickle_by_value(module)  # a worker could not import it by its name
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as python -m does
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UserError(f"there is no module {name}") from error
+        raise UserError(f"importing {name} failed with {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise UserError(f"importing {name} failed with {type(error).__name__}: {error}") from error

@@ -1,0 +1,219 @@
+"""Problems and methods of one's own: from Python, from files, modules and entry points; killed and resumed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import gradsurgery as gs
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+from gradsurgery.lab.errors import UserError
+
+WALK = """
+    import json, os, signal
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    import gradsurgery as gs
+    from gradsurgery import lab
+    from neighbour import START
+
+    @lab.problem(main="distance to 0", aux="distance to 1", settings={"steps": 6, "rate": 0.5}, lams="0.1:1:2log")
+    def walk(run):
+        '''A walk on the line.'''
+        x, first = START + run.seed, 0
+        saved = run.folder / "state.json"
+        if saved.exists():
+            x, first = json.loads(saved.read_text())
+        for step in range(first, run.settings["steps"]):
+            direction = gs.Reference(gs.mixed(lam=run.lam or 0.0))([x], [x - 1])[0]
+            x -= run.settings["rate"] * float(direction)
+            saved.write_text(json.dumps([x, step + 1]))
+            yield {"step": step, "main_train": abs(x), "aux_train": abs(x - 1)}
+            if Path("die").exists() and step == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    @dataclass(frozen=True)
+    class damped(gs.Method):
+        '''Half of mixed.'''
+        lam: float = 1.0
+
+        def direction(self, step):
+            return 0.5 * step.main + 0.5 * self.lam * step.aux[0]
+
+    number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "walking.py").write_text(dedent(WALK))
+    (tmp_path / "neighbour.py").write_text("START = 2.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("walking", "neighbour"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def ends(folder="runs"):
+    with lab.Store(folder) as store:
+        records = store.select()
+    return {(record.spec.method, record.spec.lam, record.spec.seed): record.metrics for record in records}
+
+
+@pytest.mark.parametrize("reference", ["walking.py:walk", "./walking.py:walk", "walking:walk"])
+def test_a_problem_in_a_file_or_module_is_swept_by_workers_and_reported(folder, reference, capsys):
+    assert main(["sweep", reference, "--set", "steps=3", "--seeds", "0,1"]) == 0
+    page = capsys.readouterr().out.splitlines()[-1].removeprefix("report: ")
+    assert Path(page).is_file()
+    rows = ends()
+    assert len(rows) == 2 * 2 * 2 + 2  # two methods, two λ, two seeds; and main alone
+    assert all([row["step"] for row in metrics] == [0, 1, 2] for metrics in rows.values())
+    assert not any(folder.glob("runs/checkpoints/*"))
+
+
+def test_report_recommend_and_export_take_any_stored_problem(folder, capsys):
+    assert main(["sweep", "walking.py:walk"]) == 0
+    for command in (["report", "walk"], ["recommend", "walk", "--allow", "50%"], ["export", "walk", "runs.csv"]):
+        capsys.readouterr()
+        assert main(command) == 0, capsys.readouterr().err
+    assert main(["recommend", "walk", "--allow", "1e3"]) == 0
+    assert "If main may be 1000 worse than main alone (training losses):\n  " in capsys.readouterr().out
+    assert main(["report", "wlk"]) == 2
+
+
+def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
+    command = ["sweep", "walking.py:walk", "--methods", "mixed", "--lams", "1", "--workers", "1"]
+    assert main([*command, "--folder", "undisturbed"]) == 0
+    Path("die").touch()
+    assert main(command) == 1
+    assert "was killed by signal 9" in capsys.readouterr().err
+    assert any(folder.glob("runs/checkpoints/*/state.json"))
+    Path("die").unlink()
+    assert main(command) == 0
+    assert ends() == ends("undisturbed")
+
+
+def test_a_method_of_ones_own_joins_a_sweep(folder, capsys):
+    assert main(["sweep", "walking.py:walk", "--methods", "mixed,walking.py:damped", "--lams", "1"]) == 0
+    assert {method for method, *_ in ends()} == {"mixed", "damped"}
+    assert "damped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("reference", "message"), [
+    ("missing.py:walk", "there is no file missing.py"),
+    ("walking.py:wlk", "there is no a problem in walking.py named 'wlk': did you mean walk?"),
+    ("walking.py:number", "walking.py:number must be a problem, but it is a int"),
+    ("no.such.module:walk", "there is no module no.such.module"),
+    ("broken.py:walk", "importing broken.py failed with ZeroDivisionError"),
+])  # fmt: skip
+def test_a_wrong_reference_is_one_sentence(folder, reference, message, capsys):
+    Path("broken.py").write_text("1 / 0\n")
+    assert main(["sweep", reference]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_an_installed_package_offers_a_problem_by_entry_point(folder, capsys):
+    package = folder / "walking_package-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: walking-package\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[gradsurgery.problems]\nstroll = walking:walk\n")
+    assert main(["sweep", "stroll", "--methods", "mixed", "--lams", "1"]) == 0
+    assert len(ends()) == 2
+
+
+def test_closures_are_swept_from_python(tmp_path):
+    offset = 3.0
+
+    @lab.problem(main="m", aux="a", settings={"steps": 2, "rate": 0.5, "name": "x", "flag": False}, lams=[0.5, 1.0])
+    def closed(run):
+        assert (run.settings["flag"], run.settings["rate"], run.rho) == (True, 1.0, None)
+        for step in range(run.settings["steps"]):
+            yield {"step": step, "main_train": offset + run.lam, "aux_train": 1 / (1 + run.lam)}
+
+    records = lab.sweep(
+        closed, folder=tmp_path / "runs", methods=["mixed"], settings={"flag": True, "rate": 1}, workers=2, quiet=True
+    )
+    assert sorted(record.final["main_train"] for record in records) == [3.0, 3.5, 4.0]  # main alone among them
+    page = lab.report(records, tmp_path / "report")
+    assert page.name == "report.html"
+    assert lab.recommend(records, allow=0.5)[0].lam == 1.0
+
+
+def test_a_script_needs_no_main_guard(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        dedent("""
+        import json
+        from gradsurgery import lab
+
+        @lab.problem(main="m", aux="a", lams=[1.0])
+        def scripted(run):
+            yield {"step": 0, "main_train": 1.0 + run.lam, "aux_train": 1.0}
+
+        records = lab.sweep(scripted, folder="runs", methods=["mixed"], quiet=True)
+        print(json.dumps(sorted(record.final["main_train"] for record in records)))
+        """)
+    )
+    result = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == [1.0, 2.0]
+
+
+def test_what_a_training_script_of_ones_own_logs_is_reported(tmp_path, capsys):
+    for lam in (0.0, 0.1, 1.0):
+        with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=lam), settings={"rate": 0.1}) as run:
+            for step in range(3):
+                run.log(step=step, main_train=1 + lam, aux_train=1 / (1 + lam))
+    with pytest.raises(RuntimeError), lab.Store(tmp_path).run(problem="mine", method=gs.cosine()) as run:
+        raise RuntimeError("out of memory")
+    assert main(["report", "mine", "--folder", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "out of memory" in output
+    assert main(["recommend", "mine", "--allow", "20%", "--folder", str(tmp_path)]) == 0
+    assert "mixed, λ = 0.1: main +10.0 %, aux −9.1 % (one seed: no verdict)" in capsys.readouterr().out
+
+
+def test_recording_a_run_again_replaces_it(tmp_path):
+    for steps in (5, 2):
+        with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) as run:
+            for step in range(steps):
+                run.log(step=step, main_train=1.0, aux_train=1.0)
+    with lab.Store(tmp_path) as store:
+        (record,) = store.select("mine")
+    assert len(record.metrics) == 2
+
+
+@pytest.mark.parametrize("method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2))])
+def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
+    with (
+        pytest.raises(ValueError, match="a recorded run has one number as its lam, but got"),
+        lab.Store(tmp_path).run(problem="mine", method=method),
+    ):
+        pass
+
+
+def test_mistakes_in_a_problem_are_refused_when_it_is_declared():
+    with pytest.raises(TypeError, match=r"must be a generator, but got .* without a yield"):
+        lab.problem(main="m", aux="a")(lambda run: None)
+    with pytest.raises(TypeError, match=r"a setting is a number, text, True or False, but layers is \[1, 2\]"):
+        lab.problem(main="m", aux="a", settings={"layers": [1, 2]})
+    with pytest.raises(UserError, match=r"sweep takes a problem made by @lab\.problem, or a name"):
+        lab.sweep(print)
+
+
+def test_a_function_that_yields_nothing_fails_with_the_reason(tmp_path):
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def silent(run):
+        yield from ()
+
+    with pytest.raises(UserError, match="training silent ended without a row: yield at least one"):
+        lab.sweep(silent, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
