@@ -9,6 +9,7 @@ import pytest
 
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.tasks import lipschitz
 from tests.lab.problems.runs import make_run, train
 
@@ -40,6 +41,16 @@ def test_conditioning_counts_the_iterations_of_the_analysis(conditioning):
 def test_conditioning_divides_any_number_of_steps_into_rows(steps, rows):
     task = problem("conditioning").build(make_run("conditioning", rho=None, steps=str(steps)).settings, None)
     assert (task.chunks, task.chunks * task.steps) == (rows, steps)
+
+
+@pytest.mark.parametrize("methods", [["mixed", "bloop"], ["mgda"]])
+def test_conditioning_draws_methods_with_and_without_lam(methods):
+    runs = specs(problem("conditioning"), "demo", methods=methods)
+    row = {"a": 0.5, "b": 0.5, "iterations": 7.0}
+    (figure,) = problem("conditioning").draw([RunRecord(run, "done", {}, (row,)) for run in runs]).values()
+    _, needed = figure.axes
+    labels = [line.get_label() for line in needed.get_lines()]
+    assert labels == (["mixed, measured", "bloop, measured", "Hessian diag(1, λ)"] if "bloop" in methods else [])
 
 
 @pytest.mark.parametrize("lam", [1.0, 0.5])

@@ -16,6 +16,7 @@ from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.train.training import Training
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 START = (1.0, 1.0)
@@ -77,22 +78,31 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     plane.set(xlabel="a", ylabel="b", title="trajectories, one for each λ")
     plane.legend(frameon=False)
 
+    weighted = [record for record in records if record.spec.lam]
+    if weighted:
+        _draw_iterations(needed, weighted)
+    return {"conditioning": figure}
+
+
+def _draw_iterations(axes: "Axes", records: Sequence[RunRecord]) -> None:
+    """Draw the iterations that each run needed over its lam, and those that the analysis predicts for bloop."""
+    from gradsurgery.lab.reports.looks import look
+
     for name in dict.fromkeys(record.spec.method for record in records):
         own = [record for record in records if record.spec.method == name]
-        needed.plot(
-            [r.spec.lam for r in own],
-            [r.final["iterations"] for r in own],
+        axes.plot(
+            [float(record.spec.lam or 0) for record in own],
+            [record.final["iterations"] for record in own],
             look(name).marker,
             color=look(name).colour,
             label=f"{name}, measured",
         )
-    swept = [record.spec.lam for record in records if record.spec.lam]
+    swept = [float(record.spec.lam or 0) for record in records]
     lams = np.geomspace(min(swept), max(swept), 100)
     rate = float(records[0].spec.settings["learning_rate"])
     with np.errstate(divide="ignore", invalid="ignore"):
         slower = np.maximum(np.log(NEAR) / np.log1p(-rate * lams), np.log(NEAR) / np.log1p(-rate))
-    needed.plot(lams, slower, color=look("bloop").colour, linewidth=1, label="Hessian diag(1, λ)")
-    needed.axvspan(NEAR, lams[-1], color=look("mixed").colour, alpha=0.08, label=f"mixed ends over {NEAR} away")
-    needed.set(xscale="log", yscale="log", xlabel="λ", ylabel=f"iterations to within {NEAR}")
-    needed.legend(frameon=False, fontsize=7)
-    return {"conditioning": figure}
+    axes.plot(lams, slower, color=look("bloop").colour, linewidth=1, label="Hessian diag(1, λ)")
+    axes.axvspan(NEAR, lams[-1], color=look("mixed").colour, alpha=0.08, label=f"mixed ends over {NEAR} away")
+    axes.set(xscale="log", yscale="log", xlabel="λ", ylabel=f"iterations to within {NEAR}")
+    axes.legend(frameon=False, fontsize=7)
