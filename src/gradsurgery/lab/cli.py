@@ -21,7 +21,7 @@ from rich.table import Table
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError
-from gradsurgery.lab.grid import numbers, specs
+from gradsurgery.lab.grid import numbers, parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.references import is_reference, load
@@ -34,6 +34,7 @@ _EXAMPLES = """examples:
   gradsurgery run lipschitz --method bloop --lam 0.1           one run
   gradsurgery sweep lipschitz                                  methods x weights x seeds, then a report
   gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
+  gradsurgery sweep lipschitz --lams relative:0.03:3:7log      λ in units of main's gradient
   gradsurgery sweep lipschitz --scale laptop --data-dir data   real data, from a folder or the hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64    change settings of the problem
   gradsurgery sweep weights --process 0/2@host:1234            the first of two machines that train together
@@ -106,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     swept = add("sweep", _sweep, "train a grid of methods, weights and seeds, and write a report")
     _add_training_arguments(swept)
     swept.add_argument("--methods", help="for example mixed,bloop")
-    swept.add_argument("--lams", help="weights of the auxiliary loss, for example 0,1e-4:1:9log")
+    swept.add_argument("--lams", help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:0.03:3:7log")
     swept.add_argument("--rhos", help="speeds of the moving average, for example 0.01,0.1")
     swept.add_argument("--seeds", help="for example 0,1,2")
 
@@ -178,11 +179,13 @@ def _span(values: Sequence[float]) -> str:
 
 def _run(options: argparse.Namespace, console: Console) -> None:
     chosen = problem(options.problem)
+    lams, relative = (None, False) if options.lam is None else parse_lams(options.lam)
     runs = specs(
         chosen,
         options.scale or next(iter(chosen.scales)),
         methods=[_method(options.method)],
-        lams=None if options.lam is None else numbers(options.lam),
+        lams=lams,
+        relative=relative,
         rhos=None if options.rho is None else numbers(options.rho),
         seeds=_seeds(options.seed),
         settings=_settings(options.set),
@@ -198,11 +201,13 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 def _sweep(options: argparse.Namespace, console: Console) -> None:
     chosen = problem(options.problem)
+    lams, relative = (None, False) if options.lams is None else parse_lams(options.lams)
     runs = specs(
         chosen,
         options.scale or next(iter(chosen.scales)),
         methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
-        lams=None if options.lams is None else numbers(options.lams),
+        lams=lams,
+        relative=relative,
         rhos=None if options.rhos is None else numbers(options.rhos),
         seeds=None if options.seeds is None else _seeds(options.seeds),
         settings=_settings(options.set),

@@ -46,6 +46,8 @@ class Scale:
     rhos: tuple[float, ...] = (0.01,)
     """For bloop alone; empty to project on the current gradient."""
     seeds: tuple[int, ...] = (0,)
+    relative: bool = False
+    """Whether ``lams`` are in units of |g_main| / |g_aux| (``gs.relative``)."""
 
 
 @dataclass(frozen=True)

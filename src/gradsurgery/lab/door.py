@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import numbers, specs
+from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
 from gradsurgery.lab.run import RunRecord, Setting
@@ -42,7 +42,8 @@ def sweep(
         problem: a problem made by ``@lab.problem``, or the name of one of the paper's.
         folder: where the store, checkpoints and reports go.
         methods: names in ``gradsurgery.METHODS``, or classes of your own.
-        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"``.
+        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"`` or
+            ``"relative:0.03:3:7log"``.
         rhos: speeds of the moving average, for every method that has one.
         seeds: the seeds.
         settings: settings to change, by name.
@@ -60,6 +61,7 @@ def sweep(
     chosen = find_problem(problem) if isinstance(problem, str) else problem
     if not isinstance(chosen, Problem):
         raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
+    values, relative = parse_lams(lams) if isinstance(lams, str) else (lams, False)
     names = None
     if methods is not None:
         names = [method if isinstance(method, str) else register_method(method) for method in methods]
@@ -67,7 +69,8 @@ def sweep(
         chosen,
         next(iter(chosen.scales)) if scale is None else scale,
         methods=names,
-        lams=numbers(lams) if isinstance(lams, str) else lams,
+        lams=values,
+        relative=relative,
         rhos=rhos,
         seeds=seeds,
         settings={name: str(value) for name, value in (settings or {}).items()},

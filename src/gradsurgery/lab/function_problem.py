@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gradsurgery.lab.declaration import Problem, Scale, Task
-from gradsurgery.lab.grid import numbers
+from gradsurgery.lab.grid import parse_lams
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
 
@@ -34,7 +34,7 @@ def problem(
     aux: str,
     settings: Mapping[str, Setting] | None = None,
     methods: Sequence[str] = ("mixed", "bloop"),
-    lams: str | Sequence[float] = "1e-3:10:9log",
+    lams: str | Sequence[float] = "relative:0.03:3:7log",
     rhos: Sequence[float] = (0.01,),
     seeds: Sequence[int] = (0,),
     name: str | None = None,
@@ -51,7 +51,8 @@ def problem(
         aux: the auxiliary loss.
         settings: defaults by name; ``--set`` and ``sweep(settings=...)`` change them, in the types of the defaults.
         methods: the methods that a sweep compares by default.
-        lams: the default λ, as numbers or as text such as ``"0,1e-3:1:7log"``.
+        lams: the default λ, as numbers or as text such as ``"0,1e-3:1:7log"``. By default relative to main's gradient,
+            ``"relative:0.03:3:7log"``: a range that serves most problems.
         rhos: the default ρ of bloop.
         seeds: the default seeds.
         name: the name in the store; by default the function's.
@@ -74,10 +75,12 @@ def problem(
             raise TypeError(
                 f"a training function yields its rows, so it must be a generator, but got {function!r} without a yield"
             )
+        values, relative = parse_lams(lams) if isinstance(lams, str) else (tuple(lams), False)
         scale = Scale(
             typed(),
             methods=tuple(methods),
-            lams=numbers(lams) if isinstance(lams, str) else tuple(lams),
+            lams=values,
+            relative=relative,
             rhos=tuple(rhos),
             seeds=tuple(seeds),
         )

@@ -36,6 +36,17 @@ def numbers(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def parse_lams(text: str) -> tuple[tuple[float, ...], bool]:
+    """Parse λ as ``numbers`` does; after ``relative:`` they are in units of |g_main| / |g_aux|.
+
+    Example:
+        >>> parse_lams("relative:0.03:3:3log")
+        ((0.03, 0.3, 3.0), True)
+    """
+    relative = text.startswith("relative:")
+    return numbers(text.removeprefix("relative:")), relative
+
+
 def _expand(match: re.Match[str]) -> list[float]:
     low, high, count = float(match["low"]), float(match["high"]), int(match["count"])
     if not match["log"]:
@@ -64,6 +75,7 @@ def specs(
     *,
     methods: Sequence[str] | None = None,
     lams: Sequence[float] | None = None,
+    relative: bool = False,
     rhos: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, str] | None = None,
@@ -74,12 +86,14 @@ def specs(
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
     those of the scale to bloop alone, as in the paper. Without any, methods project on the current gradient.
 
+    With ``relative``, each λ of ``lams`` is in units of |g_main| / |g_aux|.
+
     With ``main_alone``, runs of main alone (mixed with λ = 0) are added, one for each seed and once for all methods, if
     the problem can be trained that way.
     """
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
-    all_lams = defaults.lams if lams is None else lams
+    all_lams, relative = (defaults.lams, defaults.relative) if lams is None else (lams, relative)
     seeds = defaults.seeds if seeds is None else seeds
     for what, grid in (("methods", names), ("lams", all_lams), ("seeds", seeds)):
         if not grid:
@@ -101,10 +115,12 @@ def specs(
             own_rhos = defaults.rhos
         for lam, rho, seed in product(own_lams, own_rhos or (None,), seeds):
             try:
-                make_method(name, lam, rho)
+                make_method(name, lam, rho, relative=relative and lam is not None)
             except ValueError as error:
                 raise UserError(str(error)) from error
-            runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, recorded))
+            runs.append(
+                RunSpec(problem.name, scale, name, lam, rho, seed, recorded, relative=relative and lam is not None)
+            )
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
         runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, recorded) for seed in seeds]
     return list({run.key: run for run in runs}.values())

@@ -36,12 +36,14 @@ def has_hyperparameter(method: str, hyperparameter: str) -> bool:
     return hyperparameter in known_methods()[method].__dataclass_fields__
 
 
-def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
+def make_method(name: str, lam: Any, rho: Any, *, relative: bool = False) -> gs.Method:
     """Construct the method of this name; a hyperparameter that it does not have is ignored.
 
     Example:
         >>> make_method("mixed", lam=0.1, rho=None)
         mixed(lam=0.1)
+        >>> make_method("bloop", lam=0.3, rho=0.01, relative=True)
+        bloop(lam=relative(0.3), rho=0.01)
     """
-    given = {"lam": lam, "rho": rho}
+    given = {"lam": gs.relative(lam) if relative else lam, "rho": rho}
     return known_methods()[name](**{key: value for key, value in given.items() if has_hyperparameter(name, key)})

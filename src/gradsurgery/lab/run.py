@@ -28,11 +28,21 @@ class RunSpec:
     seed: int
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """All settings of the problem: those of its scale, with the user's changes."""
+    relative: bool = False
+    """Whether lam is ``gs.relative(lam)``: in units of |g_main| / |g_aux|."""
+
+    @property
+    def lam_name(self) -> str:
+        """``λ``, or ``relative λ`` for one in units of |g_main| / |g_aux|."""
+        return "relative λ" if self.relative else "λ"
 
     @property
     def key(self) -> str:
         """A short identifier, a hash of all fields."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        fields = asdict(self)
+        if not self.relative:
+            del fields["relative"]  # the key of an absolute λ is older than relative ones
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

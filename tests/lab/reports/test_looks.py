@@ -64,7 +64,7 @@ def test_labels_show_rho_only_where_it_varies():
     assert [style.label for style in variants.values()] == ["bloop, ρ = 10⁻⁴", "bloop, ρ = 0.1", "mixed"]
     assert [style.hollow for style in variants.values()] == [False, True, False]
     assert len({style.colour for style in variants.values()}) == 3
-    assert assign_looks([run("bloop", rho=0.1).spec])["bloop", 0.1] == look("bloop")
+    assert assign_looks([run("bloop", rho=0.1).spec])["bloop", 0.1, False] == look("bloop")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_table_has_a_row_for_each_run_and_step(tmp_path, suffix):
     path = tmp_path / "new folder" / f"runs{suffix}"
     export_table([BLOOP, MGDA], path)
     table = READ[suffix](path)
-    spec = ["key", "status", "problem", "scale", "method", "lam", "rho", "seed"]
+    spec = ["key", "status", "problem", "scale", "method", "lam", "relative", "rho", "seed"]
     settings = ["settings.batch", "settings.fast", "settings.rate"]
     assert list(table.columns) == [*spec, *settings, "step", "main_train", "surgery/removed"]
     bloop, mgda = BLOOP.spec.key, MGDA.spec.key

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from gradsurgery import METHODS
 from gradsurgery.lab.run import RunSpec
 
-Variant: TypeAlias = tuple[str, float | None]
-"""A method and its ρ: one line of a figure."""
+Variant: TypeAlias = tuple[str, float | None, bool]
+"""A method, its ρ, and whether its λ is relative: one line of a figure."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def look(method: str) -> Look:
 def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
     """The look of each method and ρ among the runs, in the order of the paper's Table 1.
 
-    A method that ran with several ρ keeps its colour, in shades from light to dark as ρ grows. Its labels show ρ, and
-    every second marker is hollow.
+    A method that ran with several ρ, or with absolute and relative λ, keeps its colour, in shades from light to dark.
+    Its labels show what differs, and every second marker is hollow.
 
     Example:
         >>> runs = [RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=rho, seed=0) for rho in (0.01, 0.1)]
@@ -73,24 +73,35 @@ def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
     """
     order = {name: index for index, name in enumerate(METHODS)}
     variants = sorted(
-        {(spec.method, spec.rho) for spec in specs},
-        key=lambda variant: (order.get(variant[0], len(order)), variant[0], variant[1] or 0.0),
+        {variant_of(spec) for spec in specs},
+        key=lambda variant: (order.get(variant[0], len(order)), variant[0], variant[1] or 0.0, variant[2]),
     )
     return {
-        (method, rho): _variant_look(method, rho, [r for m, r in variants if m == method]) for method, rho in variants
+        variant: _variant_look(variant, [other for other in variants if other[0] == variant[0]]) for variant in variants
     }
 
 
-def _variant_look(method: str, rho: float | None, rhos: list[float | None]) -> Look:
+def variant_of(spec: RunSpec) -> Variant:
+    """The line of a figure that a run belongs to."""
+    return spec.method, spec.rho, spec.relative
+
+
+def _variant_look(variant: Variant, variants: list[Variant]) -> Look:
+    method, rho, relative = variant
     plain = look(method)
-    if len(rhos) == 1:
+    if len(variants) == 1:
         return plain
-    position = rhos.index(rho)
+    parts = [method]
+    if len({rho for _, rho, _ in variants}) > 1:
+        parts.append("no average" if rho is None else f"ρ = {number(rho)}")
+    if relative:
+        parts.append("relative λ")
+    position = variants.index(variant)
     hollow = position % 2 == 1
     return replace(
         plain,
-        label=f"{method}, " + ("no average" if rho is None else f"ρ = {number(rho)}"),
-        colour=_shade(plain.colour, position / (len(rhos) - 1)),
+        label=", ".join(parts),
+        colour=_shade(plain.colour, position / (len(variants) - 1)),
         symbol=plain.symbol + "-open" * hollow,
         hollow=hollow,
     )

@@ -57,7 +57,9 @@ def describe(spec: RunSpec) -> str:
 
 def hyperparameters(spec: RunSpec) -> list[str]:
     """λ and ρ with their values, for a method that has them."""
-    return [f"{name} = {number(value)}" for name, value in (("λ", spec.lam), ("ρ", spec.rho)) if value is not None]
+    return [
+        f"{name} = {number(value)}" for name, value in ((spec.lam_name, spec.lam), ("ρ", spec.rho)) if value is not None
+    ]
 
 
 def _count(count: int, total: int) -> str:

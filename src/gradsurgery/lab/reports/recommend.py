@@ -15,8 +15,8 @@ from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.series import Point, final_point
 from gradsurgery.lab.run import RunRecord, RunSpec
 
-Choice = tuple[str, float | None, float | None]
-"""A method with its λ and ρ."""
+Choice = tuple[str, float | None, float | None, bool]
+"""A method with its λ and ρ, and whether λ is relative."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Recommendation:
     method: str
     lam: float | None
     rho: float | None
+    relative: bool
+    """Whether λ is in units of |g_main| / |g_aux|: ``gs.relative(lam)``."""
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     seeds: int
@@ -55,7 +57,7 @@ class Recommendation:
         """One sentence, such as ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``."""
         if self.main is None or self.aux is None:
             return f"{self.method}: no λ keeps main within the allowance"
-        names = {"λ": self.lam, "ρ": self.rho}
+        names = {"relative λ" if self.relative else "λ": self.lam, "ρ": self.rho}
         choice = "".join(f", {name} = {number(value)}" for name, value in names.items() if value is not None)
         doubt = ""
         if self.seeds == 1:
@@ -86,7 +88,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
             "a recommendation compares with main alone, but there is no finished run of it: train mixed with λ = 0"
         )
     options: dict[str, list[Recommendation]] = {}
-    for (method, lam, rho), points in _final_points(records, split).items():
+    for (method, lam, rho, relative), points in _final_points(records, split).items():
         within = options.setdefault(method, [])
         seeds = sorted(points.keys() & baseline.keys())
         if not seeds or (method, lam) == ("mixed", 0.0):
@@ -97,9 +99,10 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
         if mean <= allow:
             error = statistics.stdev(excess) / math.sqrt(len(excess)) if len(excess) > 1 else math.inf
             main, aux = (_change([(end[loss], alone[loss]) for end, alone in pairs]) for loss in (0, 1))
-            within.append(Recommendation(method, lam, rho, split, len(seeds), main, aux, mean + error <= allow))
+            certain = mean + error <= allow
+            within.append(Recommendation(method, lam, rho, relative, split, len(seeds), main, aux, certain))
     best = [
-        min(within, key=_aux) if within else Recommendation(method, None, None, split, 0, None, None, False)
+        min(within, key=_aux) if within else Recommendation(method, None, None, False, split, 0, None, None, False)
         for method, within in options.items()
     ]
     return sorted(best, key=_aux)
@@ -108,7 +111,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
 def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
     """The final losses of training on main alone, by seed."""
     points = _final_points(records, split)
-    return points.get(("mixed", 0.0, None), {})
+    return points.get(("mixed", 0.0, None, False), {})
 
 
 def _final_points(records: Iterable[RunRecord], split: str) -> Mapping[Choice, dict[int, Point]]:
@@ -123,7 +126,7 @@ def _final_points(records: Iterable[RunRecord], split: str) -> Mapping[Choice, d
 
 
 def _choice(spec: RunSpec) -> Choice:
-    return spec.method, spec.lam, spec.rho
+    return spec.method, spec.lam, spec.rho, spec.relative
 
 
 def _change(pairs: Sequence[Point]) -> Change:

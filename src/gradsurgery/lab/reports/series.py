@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gradsurgery.lab.reports.looks import Look, assign_looks
+from gradsurgery.lab.reports.looks import Look, assign_looks, variant_of
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 
 SPLITS = ("train", "test")
@@ -111,7 +111,7 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     if any(record.spec.lam and record.spec.method == "mixed" for record in records) and _is_shared(records):
         records = [record for record in records if not is_main_alone(record.spec)]
     return [
-        Series(look, tuple(record for record in records if (record.spec.method, record.spec.rho) == variant))
+        Series(look, tuple(record for record in records if variant_of(record.spec) == variant))
         for variant, look in assign_looks(record.spec for record in records).items()
     ]
 

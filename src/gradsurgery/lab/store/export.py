@@ -21,9 +21,10 @@ SUFFIXES = (".parquet", ".csv")
 def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
     """Write a table with one row per run and step.
 
-    Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``rho``, ``seed``, each setting as
-    ``settings.<name>``, ``step``, and each metric under its name. Numbers are exact. A value that a run does not have
-    is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
+    Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``relative`` (whether lam is in
+    units of |g_main| / |g_aux|), ``rho``, ``seed``, each setting as ``settings.<name>``, ``step``, each metric under
+    its name. Numbers are exact. A value that a run does not have is null (empty in CSV), which differs from a measured
+    NaN, though pandas reads both as NaN.
 
     Args:
         records: the runs, for example ``store.select()``.
@@ -49,7 +50,7 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        run = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
+        run = f"{spec.method}_{'relative_' * spec.relative}lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
         # always the same file name: TensorBoard would merge the files of two exports
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(_file_name, names))
@@ -73,7 +74,7 @@ def _table(records: Iterable[RunRecord]) -> Any:
 
     text, number = pa.string(), pa.float64()
     types = dict.fromkeys(("key", "status", "problem", "scale", "method"), text)
-    types |= {"lam": number, "rho": number, "seed": pa.int64()}
+    types |= {"lam": number, "relative": pa.bool_(), "rho": number, "seed": pa.int64()}
     rows: list[dict[str, Any]] = []
     settings: set[str] = set()
     metrics: set[str] = set()

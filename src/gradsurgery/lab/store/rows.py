@@ -11,6 +11,9 @@ from gradsurgery.lab.store.sqlite import damaged
 
 _TEXT, _NUMBER = (str,), (int, float)
 
+RELATIVE = "relative:"
+"""How a relative λ begins in the column ``lam``, which has numbers for all others."""
+
 
 def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str | None) -> list[RunRecord]:
     """The runs that match an SQL condition, ordered by problem, scale, method, lam, rho and seed.
@@ -50,6 +53,9 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
     key, problem, scale, method, lam, rho, seed, settings, info, status = row
     for name, text in (("key", key), ("problem", problem), ("scale", scale), ("method", method), ("status", status)):
         _check(name, text, _TEXT)
+    relative = isinstance(lam, str) and lam.startswith(RELATIVE)
+    if relative:
+        lam = float(lam.removeprefix(RELATIVE))
     for name, number in (("lam", lam), ("rho", rho)):
         _check(name, number, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
@@ -61,7 +67,7 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
         _check("a metric's name", name, _TEXT)
         _check(f"the metric {name}", value, (*_NUMBER, type(None)))
         metrics.setdefault(step, {"step": step})[name] = math.nan if value is None else value  # NULL stands for NaN
-    spec = RunSpec(problem, scale, method, lam, rho, seed, parse_object("settings", settings))
+    spec = RunSpec(problem, scale, method, lam, rho, seed, parse_object("settings", settings), relative)
     record = RunRecord(spec, status, parse_object("info", info), tuple(metrics.values()))
     try:
         parse_samples(str(record.info.get("samples", "[]")))

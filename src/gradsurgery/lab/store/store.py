@@ -25,7 +25,7 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
-from gradsurgery.lab.store.rows import parse_object, read_records
+from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damaged, translate_errors
 from gradsurgery.method import Method
 
@@ -79,7 +79,8 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        plain = (spec.key, spec.problem, spec.scale, spec.method, spec.lam, spec.rho, spec.seed)
+        lam = f"{RELATIVE}{spec.lam!r}" if spec.relative else spec.lam
+        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
         settings = json.dumps(dict(spec.settings), sort_keys=True)
         with self._transaction("IMMEDIATE") as db:
             places = ", ".join("?" * len(plain))

@@ -11,7 +11,7 @@ from gradsurgery.lab.run import Metrics, RunSpec
 def describe(run: RunSpec) -> str:
     """Method, weight, rho and seed of a run."""
     parts = [run.method]
-    parts += [f"λ={run.lam:.3g}"] if run.lam is not None else []
+    parts += [f"{run.lam_name}={run.lam:.3g}"] if run.lam is not None else []
     parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
     return " ".join([*parts, f"seed {run.seed}"])
 

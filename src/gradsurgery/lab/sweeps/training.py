@@ -81,7 +81,7 @@ def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(
         spec,
-        make_method(spec.method, spec.lam, spec.rho),
+        make_method(spec.method, spec.lam, spec.rho, relative=spec.relative),
         folder,
         checkpoint_every=options.checkpoint_every,
         flush=store.flush_to_disk,

@@ -21,6 +21,8 @@ Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
 Batches = Callable[[int, int], Iterator[Tree]]
 """(seed, start) -> the batches from step ``start`` on, one per step, made on the host."""
 Evaluation = Mapping[str, Any]
+Variant = tuple[str, bool]
+"""A method's name, and whether its λ is relative: what a step is compiled for."""
 
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}
 """On a CPU, optimising the random numbers of a residual network takes seven times as long to compile."""
@@ -96,7 +98,7 @@ class Training(ChunkedTask):
         else:
             params, extra = self._initial(key)
             metrics = self._evaluate(params, extra, self._data)
-        state = TrainingState(params, extra, self._init_optimiser(run.method, params, run.lam, run.rho))
+        state = TrainingState(params, extra, self._init_optimiser(_variant(run), params, run.lam, run.rho))
         return state, [_row(0, {**metrics, **diagnostics(state)})]
 
     def advance(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, list[Metrics]]:
@@ -114,10 +116,10 @@ class Training(ChunkedTask):
 
     def _advance_in_loop(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, Evaluation]:
         batches = self._placement.place_batches(self._stacked_batches(run.seed, chunk), axis=1)
-        return self._loop(run.method, state, self._data, batches, run.lam, run.rho)
+        return self._loop(_variant(run), state, self._data, batches, run.lam, run.rho)
 
     def _loop_and_evaluate(
-        self, method: str, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
+        self, method: Variant, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
     ) -> tuple[TrainingState, Evaluation]:
         state, _ = jax.lax.scan(
             lambda state, batch: (self._next_state(method, state, data, batch, lam, rho), None), state, batches
@@ -135,7 +137,7 @@ class Training(ChunkedTask):
         previous = None
         for batch in self._chunk_batches(run, chunk):
             batch = self._placement.place_local_batch(batch)
-            state, done = self._step(run.method, state, self._data, batch, run.lam, run.rho)
+            state, done = self._step(_variant(run), state, self._data, batch, run.lam, run.rho)
             # stay one step ahead of the device, not more: each batch takes memory there
             jax.block_until_ready(previous)  # type: ignore[no-untyped-call]
             previous = done
@@ -152,7 +154,7 @@ class Training(ChunkedTask):
         if chunk + 1 < self.chunks:
             self._unfinished = run, chunk + 1, batches
 
-    def _take_step(self, method: str, state: TrainingState, *others: Any) -> tuple[TrainingState, jax.Array]:
+    def _take_step(self, method: Variant, state: TrainingState, *others: Any) -> tuple[TrainingState, jax.Array]:
         """Return the next state, and a value to wait for: the state itself is donated to the next step."""
         state = self._next_state(method, state, *others)
         return state, diagnostics(state)["surgery/sound"]
@@ -160,7 +162,7 @@ class Training(ChunkedTask):
     # both
 
     def _next_state(
-        self, method: str, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
+        self, method: Variant, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
     ) -> TrainingState:
         extra, gradients = state.extra, []
         for loss in self._losses:
@@ -175,13 +177,18 @@ class Training(ChunkedTask):
         params, extra = self._placement.place_state(self._init(jax.random.wrap_key_data(key)))
         return params, extra
 
-    def _optimiser_state(self, method: str, params: Tree, lam: Any, rho: Any) -> Tree:
+    def _optimiser_state(self, method: Variant, params: Tree, lam: Any, rho: Any) -> Tree:
         """Called inside jit, so that no device has to hold all of a sharded state."""
         return self._placement.place_state(self._transformation(method, lam, rho).init(params))
 
-    def _transformation(self, method: str, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
-        surgery = gsj.surgery(make_method(method, lam, rho), measure=True)
+    def _transformation(self, method: Variant, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
+        name, relative = method
+        surgery = gsj.surgery(make_method(name, lam, rho, relative=relative), measure=True)
         return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam))
+
+
+def _variant(run: RunSpec) -> Variant:
+    return run.method, run.relative
 
 
 def seed_key(seed: int) -> np.ndarray[Any, Any]:

@@ -1,0 +1,78 @@
+"""λ relative to the gradients' norms, through the whole lab: grid, training, store, report, recommendation."""
+
+import math
+
+import pytest
+
+import gradsurgery as gs
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+from gradsurgery.lab.grid import parse_lams, specs
+from gradsurgery.lab.problems import PROBLEMS
+from gradsurgery.lab.run import RunSpec
+
+
+@lab.problem(main="distance to 0", aux="distance to 1")
+def walk(run):
+    """A walk in the plane, with aux a million times as large as main."""
+    step, x = gs.Reference(run.method), [2.0, -1.0]
+    for count in range(20):
+        direction = step(x, [1e6 * (x[0] - 1), 1e6 * (x[1] - 1)])
+        x = [value - 0.1 * float(change) for value, change in zip(x, direction, strict=True)]
+        yield {"step": count, "main_train": math.hypot(*x), "aux_train": 1e6 * math.dist(x, (1, 1))}
+
+
+def test_a_relative_lam_is_another_run_and_survives_the_store(tmp_path):
+    plain, relative = (RunSpec("mine", "default", "mixed", 0.3, None, 0, relative=flag) for flag in (False, True))
+    assert plain.key != relative.key
+    with lab.Store(tmp_path) as store:
+        for spec in (plain, relative):
+            store.begin(spec, {})
+            store.log(spec.key, {"step": 0, "main_train": 1.0})
+            store.finish(spec.key)
+        assert [record.spec for record in store.select()] == [plain, relative]
+        assert store.get(relative.key).spec == relative
+
+
+def test_absolute_runs_keep_the_keys_that_they_had():
+    assert RunSpec("lipschitz", "demo", "bloop", 0.1, 0.03, 0, {"epochs": 3}).key == "2e685e282e2c6666"
+
+
+def test_a_problem_that_names_no_lams_is_swept_over_relative_ones(tmp_path):
+    records = lab.sweep(walk, folder=tmp_path, workers=0, quiet=True)
+    swept = [record.spec for record in records if record.spec.lam]
+    assert len(swept) == 2 * 7
+    assert all(spec.relative and 0.03 <= spec.lam <= 3 for spec in swept)
+    assert [(record.spec.lam, record.spec.relative) for record in records if not record.spec.lam] == [(0.0, False)]
+    best = lab.recommend(records, allow=0.5)
+    assert all(one.relative for one in best)
+    assert "relative λ = " in best[0].text
+    assert r"relative \u03bb = 0.3" in lab.report(records, tmp_path / "report").read_text()
+
+
+def test_the_command_line_takes_relative_lams(tmp_path, capsys):
+    command = ["sweep", "lipschitz", "--methods", "bloop", "--seeds", "0", "--set", "epochs=1", "--workers", "0"]
+    command += ["--folder", str(tmp_path)]
+    assert main([*command, "--lams", "relative:0.1,1"]) == 0
+    assert main([*command, "--lams", "0.1"]) == 0
+    output = capsys.readouterr().out
+    assert "bloop relative λ=0.1 ρ=0.03 seed 0: " in output
+    with lab.Store(tmp_path) as store:
+        runs = {(record.spec.lam, record.spec.relative): record.final for record in store.select("lipschitz")}
+    assert set(runs) == {(0.1, True), (1.0, True), (0.1, False), (0.0, False)}
+    assert len({row["main_train"] for row in runs.values()}) == 4
+
+
+def test_a_grid_of_relative_lams():
+    lams, relative = parse_lams("relative:0.03:3:3log")
+    runs = specs(PROBLEMS["lipschitz"], "demo", methods=["bloop", "cosine"], lams=lams, relative=relative, seeds=[0])
+    assert [(run.method, run.lam, run.relative) for run in runs] == [
+        ("bloop", 0.03, True), ("bloop", 0.3, True), ("bloop", 3.0, True), ("cosine", None, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["relative:x", "relative:-1", "relative:"])
+def test_a_wrong_relative_lam_is_one_sentence(tmp_path, text, capsys):
+    assert main(["sweep", "lipschitz", "--lams", text, "--folder", str(tmp_path / "runs")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
