@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from accelerate import ParallelismConfig
+from transformers import Trainer
 
 import gradsurgery as gs
+from gradsurgery.transformers import SurgeryMixin
 from gradsurgery.transformers.checks import check_setup
-from tests.transformers_front.tiny import AUX, Tokens, surgical
+from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, surgical
 
 
 def loss(model, inputs):
@@ -72,19 +74,17 @@ def test_optimizers_that_step_during_the_backward_pass_are_refused(tmp_path, opt
 
 def setup(**changes):
     """A trainer's attributes, without what they would need to be installed or launched."""
-    plugin = SimpleNamespace(fsdp_version=changes.pop("fsdp_version", 2))
-    accelerator = SimpleNamespace(
-        parallelism_config=changes.pop("parallelism_config", None), state=SimpleNamespace(fsdp_plugin=plugin)
-    )
-    defaults = {"is_deepspeed_enabled": False, "is_fsdp_enabled": False, "args": SimpleNamespace(optim="adamw_torch")}
-    return SimpleNamespace(accelerator=accelerator, **{**defaults, **changes})
+    accelerator = SimpleNamespace(parallelism_config=changes.pop("parallelism_config", None))
+    flags = dict.fromkeys(("is_deepspeed_enabled", "is_fsdp_enabled", "is_distributed_loading_by_transformers"), False)
+    return SimpleNamespace(accelerator=accelerator, args=SimpleNamespace(optim="adamw_torch"), **{**flags, **changes})
 
 
 @pytest.mark.parametrize(
     ("trainer", "sentence"),
     [
         (setup(is_deepspeed_enabled=True), "does not work with DeepSpeed"),
-        (setup(is_fsdp_enabled=True, fsdp_version=1), "does not work with FSDP"),
+        (setup(is_fsdp_enabled=True), "does not work with FSDP"),
+        (setup(is_distributed_loading_by_transformers=True), "models that are sharded when they are loaded"),
         (setup(parallelism_config=ParallelismConfig(cp_size=2)), "does not work with context or sequence parallelism"),
     ],
 )
@@ -92,6 +92,24 @@ def test_engines_that_own_the_backward_pass_are_refused(trainer, sentence):
     with pytest.raises(ValueError, match=sentence):
         check_setup(trainer)
     check_setup(setup())
+
+
+class OwnStep(Trainer):
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        loss = self.compute_loss(model, inputs)
+        loss.backward()
+        return loss.detach()
+
+
+class SurgeryOnOwnStep(SurgeryMixin, OwnStep):
+    pass
+
+
+def test_a_trainer_that_makes_its_own_backward_pass_is_refused(tmp_path):
+    args = arguments(tmp_path)
+    trainer = SurgeryOnOwnStep(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=1.0))
+    with pytest.raises(RuntimeError, match="needs one call of accelerator.backward in training_step, but SurgeryOnOwn"):
+        trainer.train()
 
 
 def test_a_missing_transformers_says_how_to_get_it():

@@ -26,17 +26,18 @@ def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_ba
 
 
 def check_setup(trainer: Trainer) -> None:
-    """Raise where a second backward pass, or a gradient for each loss, is not to be had."""
+    """Raise for engines and optimizers that do not give a gradient for each loss."""
     optim = str(getattr(trainer.args.optim, "value", trainer.args.optim))
     if trainer.is_deepspeed_enabled:
         raise ValueError(
             "SurgeryTrainer does not work with DeepSpeed, which reduces the gradient of a single loss inside its "
             "engine: train with DistributedDataParallel (torchrun)"
         )
-    if trainer.is_fsdp_enabled:
+    if trainer.is_fsdp_enabled or trainer.is_distributed_loading_by_transformers:
         raise ValueError(
-            "SurgeryTrainer does not work with FSDP: train with DistributedDataParallel (torchrun), or shard with "
-            "fully_shard (FSDP2) in a training loop of your own with gradsurgery.torch"
+            "SurgeryTrainer does not work with FSDP or with models that are sharded when they are loaded: train with "
+            "DistributedDataParallel (torchrun), or with fully_shard (FSDP2) in a loop of your own around "
+            "gradsurgery.torch.Surgery"
         )
     parallelism = getattr(trainer.accelerator, "parallelism_config", None)
     if parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled):

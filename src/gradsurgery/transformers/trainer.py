@@ -168,8 +168,12 @@ class SurgeryMixin(_Base):
         """The loss whose gradient ``Trainer`` would compute, scaled for accumulation as ``Trainer`` scales it."""
         with self._capture_backward() as losses:
             super().training_step(model, inputs, num_items)
-        (loss,) = losses
-        return loss
+        if len(losses) != 1:
+            raise RuntimeError(
+                f"SurgeryMixin needs one call of accelerator.backward in training_step, but {type(self).__name__} made "
+                f"{len(losses)}"
+            )
+        return losses[0]
 
     @contextmanager
     def _capture_backward(self) -> Iterator[list[Tensor]]:
