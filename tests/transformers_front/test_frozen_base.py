@@ -36,9 +36,8 @@ def test_adapters_are_trained_and_the_base_is_not(tmp_path):
 
 def test_checkpoints_hold_averages_of_the_adapters_alone(tmp_path):
     surgical(tmp_path, adapted(), method=BLOOP, save_strategy="steps", save_steps=6).train()
-    state = torch.load(tmp_path / "checkpoint-6" / "surgery.pt", weights_only=True)
-    numbers = sum(average.numel() for level in state["averages"] for average in level)
-    assert numbers == 2 * (2 * 32 + 2 * 32)
+    size = {name: (tmp_path / "checkpoint-6" / name).stat().st_size for name in ("surgery.pt", "model.safetensors")}
+    assert size["surgery.pt"] < 0.1 * size["model.safetensors"]  # 256 of 23,008 numbers, and the file's overhead
 
 
 def test_adapters_resume(tmp_path):

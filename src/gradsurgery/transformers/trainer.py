@@ -72,7 +72,7 @@ class SurgeryMixin(_Base):
 
     def create_surgery(self, model: nn.Module) -> gst.Surgery:
         """The surgery on the wrapped model's parameters; override for ``compile=True``, ``measure=True`` or groups."""
-        return gst.Surgery([parameter for parameter in model.parameters() if parameter.requires_grad], self.method)
+        return gst.Surgery(model.parameters(), self.method)
 
     def get_aux_dataloader(self) -> DataLoader[Any]:
         """The auxiliary loader, made as ``get_train_dataloader`` makes the training loader."""
