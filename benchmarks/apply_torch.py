@@ -1,4 +1,4 @@
-"""One ``apply()`` of bloop in PyTorch, eager and compiled, against its memory traffic and against TorchJD."""
+"""``apply()`` of bloop in PyTorch, eager and compiled, compared with its memory traffic and with TorchJD."""
 
 import math
 import time
@@ -11,7 +11,7 @@ import gradsurgery.torch as gst
 from benchmarks.harness import Action, Measure, Plan, in_place_add, interleaved, ratios
 
 WORDS = 8
-"""Words moved for each parameter: three vectors are read, then read again, and two are written."""
+"""Words moved for each parameter: each pass reads three vectors, and the second writes two."""
 
 
 def measure(plan: Plan) -> list[Measure]:
@@ -45,7 +45,7 @@ def measure(plan: Plan) -> list[Measure]:
 
 
 def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.Method | None = None) -> Action:
-    """Apply bloop to gradients as ``backward`` leaves them."""
+    """``apply()`` on gradients as ``backward`` gathers them."""
     parameters = [torch.nn.Parameter(torch.zeros_like(one)) for one in gradients[0]]
     surgery = gst.Surgery(parameters, method or gs.bloop(lam=0.1), compile=compiled)
     own = [[one.clone() for one in loss] for loss in gradients]
@@ -60,7 +60,7 @@ def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.
 
 
 def aggregating(gradients: list[list[torch.Tensor]], aggregator: torch.nn.Module) -> Action:
-    """The direction by TorchJD: a matrix with a row for each loss, its aggregation, and the parts of the result."""
+    """The direction by TorchJD: build a matrix with a row for each loss, aggregate it, and split the result."""
 
     def aggregate() -> None:
         matrix = torch.stack([torch.cat([one.flatten() for one in loss]) for loss in gradients])

@@ -1,4 +1,4 @@
-"""The peak of a PyTorch step's memory beyond what training on the sum of the losses takes."""
+"""Peak memory of a PyTorch step, beyond that of training on the sum of the losses."""
 
 from collections.abc import Callable
 from itertools import accumulate
@@ -32,17 +32,17 @@ def measure(plan: Plan) -> list[Measure]:
 
     peaks = {}
     for name, step in (("plain", plain), ("bloop", bloop)):
-        for _ in range(2):  # the average is made in the first step
+        for _ in range(2):  # the first step allocates the average
             model.zero_grad()
             peaks[name] = peak(step)
-    held = sum(one.numel() * one.element_size() for level in surgery.state_dict()["averages"] for one in level)
+    held = sum(one.numel() * one.element_size() for level in surgery.state_dict()["averages"] for one in level.values())
     extra = (peaks["bloop"] - peaks["plain"] + held) / whole
     note = "in multiples of the parameters: the auxiliary gradient and the average"
     return [Measure("torch: peak memory beyond the summed loss", [extra], "parameters", at_most=2.05, note=note)]
 
 
 def peak(step: Callable[[], None]) -> int:
-    """The most bytes that were allocated at once while it ran."""
+    """Peak of the bytes allocated during a step."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,4 +1,4 @@
-"""The cost of a step over the number of parameters, and over the number of levels, as multiples of its traffic."""
+"""The cost of a step against the number of parameters and of levels, in multiples of its memory traffic."""
 
 import torch
 
@@ -8,7 +8,7 @@ from benchmarks.harness import Action, Measure, Plan, in_place_add, interleaved,
 
 
 def measure(plan: Plan) -> list[Measure]:
-    """The lines of the chart, all measured in turn: what disturbs a machine for a second disturbs every point alike."""
+    """The points of the chart, interleaved, so that a disturbance of the machine affects all of them."""
     sizes = (10**4, 10**5) if plan.quick else (10**5, 10**6, 10**7, 10**8)
     deep = 10**4 if plan.quick else 4 * 10**6
     points = {f"{size:.0e} parameters": _rivals(size, levels=1) for size in sizes}
@@ -24,7 +24,7 @@ def measure(plan: Plan) -> list[Measure]:
 
 
 def _rivals(size: int, levels: int) -> dict[str, Action]:
-    """Eager and compiled, in tensors of which the largest holds a tenth of all parameters."""
+    """Eager and compiled, on 28 tensors; the largest hold a tenth of all parameters each."""
     shapes = [size // 10] * 8 + [size // 100] * 20
     gradients = [[torch.randn(shape) for shape in shapes] for _ in range(1 + levels)]
     method = gs.bloop(lam=0.1 if levels == 1 else (0.1,) * levels)

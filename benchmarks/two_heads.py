@@ -1,4 +1,4 @@
-"""Two heads on one trunk: the sum of the losses needs one pass backwards through the trunk, any surgery needs two."""
+"""Two heads on one trunk: the summed loss needs one backward pass through the trunk, surgery needs two."""
 
 import torch
 from torch import nn
@@ -38,8 +38,8 @@ def measure(plan: Plan) -> list[Measure]:
         model.zero_grad()
 
     seconds = interleaved({"summed": summed, "twice": twice, "bloop": bloop}, plan.repetitions)
-    name, note = "torch, two heads on a trunk", "no optimiser; the time goes to the second pass back"
+    name, note = "torch, two heads on a trunk", "no optimiser; the second backward pass takes the time"
     return [
         Measure(f"{name}: bloop", ratios(seconds, "bloop", "summed"), "summed loss", note=note),
-        Measure(f"{name}: two passes back alone", ratios(seconds, "twice", "summed"), "summed loss"),
+        Measure(f"{name}: two backward passes alone", ratios(seconds, "twice", "summed"), "summed loss"),
     ]

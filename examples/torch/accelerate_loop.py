@@ -1,10 +1,10 @@
-"""``bloop.py`` with Hugging Face Accelerate: one file for one process or many.
+"""``bloop.py`` with Hugging Face Accelerate: the same script for one process or several.
 
     python examples/torch/accelerate_loop.py      (needs: pip install accelerate)
     ACCELERATE_USE_CPU=1 torchrun --nproc-per-node=2 examples/torch/accelerate_loop.py
 
-``surgery.backward`` stands in place of ``accelerator.backward``. The losses are functions, as in ``ddp.py``, because
-``accelerator.prepare`` may have made the model a DistributedDataParallel; make the ``Surgery`` after it.
+``surgery.backward`` replaces ``accelerator.backward``. Make the ``Surgery`` after ``accelerator.prepare``, which may
+wrap the model in DistributedDataParallel; for the same reason the losses are functions, as in ``ddp.py``.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ def main_loss(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> t
 
 
 def aux_loss(model: nn.Module) -> torch.Tensor:
-    """Half the squared length of the weights."""
+    """Half the squared norm of the weights."""
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 

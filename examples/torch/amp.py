@@ -3,8 +3,8 @@
     python examples/torch/amp.py
 
 ``surgery.backward`` takes the scaled losses, once for each micro-batch. ``surgery.apply(scaler=scaler)`` keeps its
-average unscaled and leaves ``.grad`` scaled, so that all that follows is as in any PyTorch program. (On a GPU, write
-"cuda" for "cpu", and move the model and the data there.)
+average unscaled and leaves ``.grad`` scaled, so that the rest of the loop is standard PyTorch. (On a GPU, replace "cpu"
+by "cuda" and move the model and the data there.)
 """
 
 import torch
@@ -26,12 +26,12 @@ loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32, shuffle=Tr
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
-scaler = torch.amp.GradScaler("cpu", growth_interval=20)  # soon too large for float16: skips that step, as it should
+scaler = torch.amp.GradScaler("cpu", growth_interval=20)  # soon overflows in float16: it skips that step
 micro_batches = 2
 
 
 def half_square(model: nn.Module) -> torch.Tensor:
-    """Half the squared length of the weights: small weights make a smooth network."""
+    """Half the squared norm of the weights: small weights make a smooth network."""
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 
@@ -40,7 +40,7 @@ for _ in range(15):
         with torch.autocast("cpu", torch.float16):
             main = cross_entropy(model(images), labels) / micro_batches
         aux = half_square(model) / micro_batches
-        surgery.backward(scaler.scale(main), scaler.scale(aux))  # adds to the gradients so far
+        surgery.backward(scaler.scale(main), scaler.scale(aux))  # accumulates
         if index % micro_batches == 0:
             surgery.apply(scaler=scaler)
             scaler.unscale_(optimizer)

@@ -1,9 +1,9 @@
-"""The loop of ``plain.py`` with Bloop: make a ``Surgery``, and call it in place of ``loss.backward()``.
+"""The loop of ``plain.py`` with Bloop: make a ``Surgery`` and call it instead of ``loss.backward()``.
 
     python examples/torch/bloop.py
 
-Both losses end below what training on main alone gives (main 0.159, aux 58.1). Summed losses get to this aux with a
-weight of 0.004, and then main is 0.202.
+Both losses end lower than after training on main alone (main 0.159, aux 58.1). The weighted sum reaches the same aux
+with a weight of 0.004, and main is then 0.202.
 """
 
 import torch
@@ -28,7 +28,7 @@ surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
 
 
 def half_square(model: nn.Module) -> torch.Tensor:
-    """Half the squared length of the weights: small weights make a smooth network."""
+    """Half the squared norm of the weights: small weights make a smooth network."""
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 

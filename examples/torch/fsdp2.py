@@ -2,7 +2,7 @@
 
     python examples/torch/fsdp2.py      (or: torchrun --nproc-per-node=2 examples/torch/fsdp2.py)
 
-Make the ``Surgery`` after ``fully_shard``, as you do with the optimiser, and give the losses as functions, as in
+Make the ``Surgery`` after ``fully_shard``, as you make the optimiser, and give the losses as functions, as in
 ``ddp.py``. Inner products are summed over the shards. Both processes end with the same network.
 """
 
@@ -28,12 +28,12 @@ def main_loss(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> t
 
 
 def aux_loss(model: nn.Module) -> torch.Tensor:
-    """Half the squared length of the weights."""
+    """Half the squared norm of the weights."""
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 
 def run() -> None:
-    """What each process does."""
+    """Train in one of the processes."""
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     digits = load_digits()
@@ -42,7 +42,7 @@ def run() -> None:
     train, test = order[:1297], order[1297:]
     dataset = TensorDataset(x[train], y[train])
     sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # on two processes, 64 in all
+    loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # 64 over two processes
 
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
@@ -70,5 +70,5 @@ if __name__ == "__main__":
     if "RANK" in os.environ:
         run()
     else:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # else torchrun sets it, and says so at length
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # otherwise torchrun sets it and prints a long warning
         torchrun(["--standalone", "--nproc-per-node=2", __file__])

@@ -2,9 +2,9 @@
 
     python examples/torch/lightning_module.py      (needs: pip install lightning)
 
-Lightning calls ``loss.backward()`` by itself; ``automatic_optimization = False`` leaves the step to you. With
-``strategy="ddp"``, Lightning must hear of each backward pass: give the losses as functions, and let each call
-``self.trainer.strategy.pre_backward(loss)`` before it returns its loss.
+With ``automatic_optimization = False``, Lightning leaves the backward pass and the step to you. With
+``strategy="ddp"``, Lightning must know of each backward pass: give the losses as functions that call
+``self.trainer.strategy.pre_backward(loss)`` before they return their loss.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ import gradsurgery.torch as gst
 
 
 class Digits(lightning.LightningModule):
-    """A small network that reads digits with small weights."""
+    """A small network that classifies digits with small weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,15 +30,15 @@ class Digits(lightning.LightningModule):
         self.surgery = gst.Surgery(self.network.parameters(), gs.bloop(lam=0.02, rho=0.02))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Any optimiser."""
+        """Return any optimiser."""
         return torch.optim.SGD(self.parameters(), lr=0.2)
 
     def half_square(self) -> torch.Tensor:
-        """Half the squared length of the weights."""
+        """Half the squared norm of the weights."""
         return 0.5 * sum(parameter.square().sum() for parameter in self.parameters())
 
     def training_step(self, batch: list[torch.Tensor]) -> None:
-        """One step, written out."""
+        """Do one step by hand."""
         images, labels = batch
         main, aux = self.surgery.backward(cross_entropy(self.network(images), labels), self.half_square())
         self.surgery.apply()
@@ -48,11 +48,11 @@ class Digits(lightning.LightningModule):
         self.log_dict({"main": main, "aux": aux})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """The average belongs to the training's state, like the optimiser's moments."""
+        """Save the average: it is training state, like the moments of the optimiser."""
         checkpoint["surgery"] = self.surgery.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with it."""
+        """Load the average."""
         self.surgery.load_state_dict(checkpoint["surgery"])
 
 

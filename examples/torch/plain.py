@@ -1,9 +1,9 @@
-"""The plain training loop: a small network learns to read digits, and a second loss asks for small weights.
+"""The plain training loop: a small network learns to classify digits, with a second loss that keeps its weights small.
 
     python examples/torch/plain.py
 
-The two losses are summed with a weight, as everyone does, so that main (cross-entropy) pays for a small aux (half the
-squared weights). ``bloop.py`` is the same loop, three lines apart.
+The usual weighted sum: main (cross-entropy) gets worse as aux (half the squared weights) gets better. ``bloop.py`` is
+the same loop with three lines changed.
 """
 
 import torch
@@ -24,7 +24,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 
 
 def half_square(model: nn.Module) -> torch.Tensor:
-    """Half the squared length of the weights: small weights make a smooth network."""
+    """Half the squared norm of the weights: small weights make a smooth network."""
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 

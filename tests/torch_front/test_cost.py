@@ -202,7 +202,8 @@ def test_compile_is_refused_on_an_accelerator():
         native.Native([Block([vector, vector], [])], ((0, 1),))
 
 
-def test_a_compiled_step_imports_no_compiler_of_pytorch():
+@pytest.mark.slow
+def test_a_compiled_step_does_not_import_torch_dynamo():
     """The import alone takes seconds."""
     program = """
 import sys, torch, gradsurgery as gs, gradsurgery.torch as gst

@@ -1,4 +1,4 @@
-"""The examples run as they stand, and print numbers that make sense."""
+"""The examples run unchanged and print plausible numbers."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 QUIET = {"PYTHONWARNINGS": "error"}
@@ -19,7 +20,7 @@ NUMBERS = re.compile(r"(test accuracy|main|aux|loss scale) ([\d.]+)")
 
 @cache
 def printed(name, *, launcher=(), **environment):
-    """What an example prints for each of its processes, by name."""
+    """The numbers that an example prints, by name, for each of its processes."""
     run = subprocess.run(
         [sys.executable, *launcher, EXAMPLES / name],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
@@ -31,18 +32,18 @@ def printed(name, *, launcher=(), **environment):
     assert "Traceback" not in run.stderr
     assert "gradsurgery" not in run.stderr  # no warning that points to our files
     assert str(EXAMPLES) not in run.stderr
-    # by the words, not by the lines: two processes may write into one line
+    # split by words, not by lines: two processes may write to the same line
     lines = run.stdout.split("test accuracy")[1:]
     return [{key: float(number) for key, number in NUMBERS.findall("test accuracy" + line)} for line in lines]
 
 
 def code(name):
-    """An example's lines without its docstring, imports and empty lines."""
+    """The lines of an example, without its docstring, imports and empty lines."""
     text = (EXAMPLES / name).read_text().split('"""', 2)[2]
     return [line for line in text.splitlines() if line and not line.startswith(("import ", "from "))]
 
 
-def test_bloop_is_three_lines_away_from_the_plain_loop():
+def test_bloop_differs_from_the_plain_loop_by_three_lines():
     difference = [line for line in ndiff(code("plain.py"), code("bloop.py")) if line[0] in "+-"]
     assert [line[0] for line in difference] == ["+", "-", "+", "+"]
     assert [line.split("(")[0].split()[-1] for line in difference if line[0] == "+"] == [
@@ -52,22 +53,22 @@ def test_bloop_is_three_lines_away_from_the_plain_loop():
     ]
 
 
-def test_bloop_spares_main_what_the_plain_loop_makes_it_pay():
+def test_bloop_reaches_a_lower_main_loss_than_the_plain_loop():
     (plain,), (bloop,) = printed("plain.py", **QUIET), printed("bloop.py", **QUIET)
     assert plain["test accuracy"] > 0.9
     assert bloop["test accuracy"] > 0.94
     assert bloop["main"] < 0.5 * plain["main"]
-    # training on main alone ends at main 0.159, aux 58.1; the same aux with summed losses at main 0.202
+    # main alone ends at main 0.159 and aux 58.1; the summed losses reach the same aux with main 0.202
     assert bloop["main"] < 0.18
     assert bloop["aux"] < 50
 
 
-def test_mixed_precision_and_accumulation_train_alike():
+def test_mixed_precision_and_accumulation_give_similar_results():
     (bloop,), (amp,) = printed("bloop.py", **QUIET), printed("amp.py", **QUIET)
     assert amp["test accuracy"] > 0.93
     assert amp["main"] == pytest.approx(bloop["main"], abs=0.03)
     assert amp["aux"] == pytest.approx(bloop["aux"], abs=4)
-    # the scale has grown, but not at each of 300 / 20 chances: float16 has overflowed, and harmed nothing
+    # the scale has grown, but not at all of its 300 / 20 chances: float16 has overflowed without harm
     assert 2**16 < amp["loss scale"] < 2**31
 
 
@@ -80,25 +81,27 @@ def test_two_processes_end_with_the_same_network(name):
     assert first["aux"] == pytest.approx(bloop["aux"], abs=1)
 
 
-def test_replicas_and_shards_train_alike():
+def test_ddp_and_fsdp2_give_similar_results():
     assert printed("ddp.py", **QUIET)[0] == pytest.approx(printed("fsdp2.py", **QUIET)[0], rel=0.01)
 
 
-def test_lightning_trains_alike():
+def test_lightning_gives_similar_results():
     pytest.importorskip("lightning")
     (bloop,), (lightning,) = printed("bloop.py", **QUIET), printed("lightning_module.py")
     assert lightning == pytest.approx(bloop, rel=0.05)
 
 
-def test_accelerate_trains_alike_on_one_process():
+def test_accelerate_gives_similar_results_on_one_process():
     pytest.importorskip("accelerate")
     (bloop,), (accelerate,) = printed("bloop.py", **QUIET), printed("accelerate_loop.py")
     assert accelerate == pytest.approx(bloop, rel=0.05)
 
 
-def test_accelerate_trains_alike_on_two_processes():
+def test_accelerate_gives_similar_results_on_two_processes():
     pytest.importorskip("accelerate")
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     (bloop,) = printed("bloop.py", **QUIET)
-    (accelerate,) = printed("accelerate_loop.py", launcher=launcher, ACCELERATE_USE_CPU="1")  # the first process prints
+    (accelerate,) = printed(
+        "accelerate_loop.py", launcher=launcher, ACCELERATE_USE_CPU="1"
+    )  # only the first process prints
     assert accelerate == pytest.approx(bloop, rel=0.05)

@@ -29,7 +29,10 @@ from tests.torch_front.workers import (
     train_with_unequal_threads,
 )
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed"),
+]
 
 TWO_AUX = ("fit", "quartic", "wave")
 ADVICE = "surgery.backward(main_fn, aux_fn)"
@@ -105,33 +108,31 @@ WRAPPERS = {
     "find unused, two heads": {"wrap": FINDS_UNUSED, "heads": 2},
 }
 WRONG_UNDER_DDP = {
-    f"{mistake}, {wrapper}, from step {start}": {**MISTAKES[mistake], **WRAPPERS[wrapper], "start": start, "steps": 6}
+    f"{mistake}, {wrapper}, from step {start}": {**MISTAKES[mistake], **WRAPPERS[wrapper], "start": start}
     for mistake in MISTAKES
     for wrapper in WRAPPERS
     for start in (0, 3)
 } | {
-    "no_sync around everything": {"unsynchronised": (0,), "steps": 6},
-    "no_sync around everything, static graph": {"unsynchronised": (0,), "wrap": ddp(static_graph=True), "steps": 6},
-    "no_sync around everything, two heads": {"unsynchronised": (0,), "heads": 2, "wrap": FINDS_UNUSED, "steps": 6},
-    "no_sync around the last micro-batch": {"unsynchronised": (1,), "micro_batches": 2, "steps": 6},
+    "no_sync around everything": {"unsynchronised": (0,)},
+    "no_sync around everything, static graph": {"unsynchronised": (0,), "wrap": ddp(static_graph=True)},
+    "no_sync around everything, two heads": {"unsynchronised": (0,), "heads": 2, "wrap": FINDS_UNUSED},
+    "no_sync around the last micro-batch": {"unsynchronised": (1,), "micro_batches": 2},
     "two heads, no_sync around the first micro-batch": {
         "heads": 2,
         "wrap": FINDS_UNUSED,
         "micro_batches": 2,
         "unsynchronised": (0,),
-        "steps": 6,
     },
-    "two heads, functions": {"heads": 2, "steps": 6},
-    "two heads, functions, static graph": {"heads": 2, "wrap": ddp(static_graph=True), "steps": 6},
-    "two heads, parameters only": {"heads": 2, "losses": ("fit", "weights"), "steps": 6},
-    "two heads, one forward": {"heads": 2, "order": "one forward", "steps": 6},
+    "two heads, functions": {"heads": 2},
+    "two heads, functions, static graph": {"heads": 2, "wrap": ddp(static_graph=True)},
+    "two heads, parameters only": {"heads": 2, "losses": ("fit", "weights")},
+    "two heads, one forward": {"heads": 2, "order": "one forward"},
     "two heads, one forward, static graph": {
         "heads": 2,
         "order": "one forward",
         "wrap": ddp(static_graph=True),
-        "steps": 6,
     },
-    "two heads, forwards first": {"heads": 2, "order": "forwards first", "steps": 6},
+    "two heads, forwards first": {"heads": 2, "order": "forwards first"},
 }
 
 WRAPS = {"whole": sharded, "by layer": sharded_by_layer}
@@ -170,7 +171,7 @@ PARAMETERS_ONLY = {
     "parameters only as main": ("weights", "fit"),
 }
 WRONG_UNDER_FSDP = {
-    f"{order}, {losses}, {wrap}": {"wrap": WRAPS[wrap], "order": order, "losses": PARAMETERS_ONLY[losses], "steps": 6}
+    f"{order}, {losses}, {wrap}": {"wrap": WRAPS[wrap], "order": order, "losses": PARAMETERS_ONLY[losses]}
     for order in ("one forward", "forwards first", "aux as tensors")
     for losses in PARAMETERS_ONLY
     for wrap in WRAPS
@@ -213,7 +214,7 @@ def under_fsdp(tmp_path_factory):
         **{name: partial(train, **case) for name, case in UNDER_FSDP.items()},
         "uninterrupted": partial(train, **resumed),
         "resumed": partial(train, **resumed, checkpoint=folder / "checkpoint"),
-        **{name: partial(train, **case, steps=6) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
+        **{name: partial(train, **case) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in WRONG_UNDER_FSDP.items()},
         **{
             f"plain gradients {position}": partial(keep_plain_gradients, wrap=sharded_by_layer, position=position)
@@ -225,7 +226,7 @@ def under_fsdp(tmp_path_factory):
 
 def one_process(case):
     """The outcome of one process with all the data, for which the form of the losses makes no difference."""
-    return _one_process(**{name: case[name] for name in ("losses", "heads", "optimizer", "steps") if name in case})
+    return _one_process(**{name: case[name] for name in ("losses", "heads", "optimizer") if name in case})
 
 
 _one_process = cache(partial(train, 0, 1))

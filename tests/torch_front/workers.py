@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gradsurgery as gs
 import gradsurgery.torch as gst
 
-WORLD, STEPS, ROWS = 2, 20, 8
+WORLD, STEPS, ROWS = 2, 6, 8
 
 
 @dataclass
