@@ -21,7 +21,7 @@ from rich.table import Table
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError
-from gradsurgery.lab.grid import numbers, parse_lams, specs
+from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.references import is_reference, load
@@ -35,6 +35,7 @@ _EXAMPLES = """examples:
   gradsurgery sweep lipschitz                                  methods x weights x seeds, then a report
   gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
   gradsurgery sweep lipschitz --lams relative:0.03:3:7log      λ in units of main's gradient
+  gradsurgery sweep lipschitz --lams auto:9                    up to nine λ, placed where the front has gaps
   gradsurgery sweep lipschitz --scale laptop --data-dir data   real data, from a folder or the hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64    change settings of the problem
   gradsurgery sweep weights --process 0/2@host:1234            the first of two machines that train together
@@ -179,13 +180,13 @@ def _span(values: Sequence[float]) -> str:
 
 def _run(options: argparse.Namespace, console: Console) -> None:
     chosen = problem(options.problem)
-    lams, relative = (None, False) if options.lam is None else parse_lams(options.lam)
+    lams = Lams(None) if options.lam is None else parse_lams(options.lam)
     runs = specs(
         chosen,
         options.scale or next(iter(chosen.scales)),
         methods=[_method(options.method)],
-        lams=lams,
-        relative=relative,
+        lams=lams.values,
+        relative=lams.relative,
         rhos=None if options.rho is None else numbers(options.rho),
         seeds=_seeds(options.seed),
         settings=_settings(options.set),
@@ -201,21 +202,22 @@ def _run(options: argparse.Namespace, console: Console) -> None:
 
 def _sweep(options: argparse.Namespace, console: Console) -> None:
     chosen = problem(options.problem)
-    lams, relative = (None, False) if options.lams is None else parse_lams(options.lams)
+    scale = options.scale or next(iter(chosen.scales))
+    lams = Lams(None) if options.lams is None else parse_lams(options.lams, chosen.scale(scale))
     runs = specs(
         chosen,
         options.scale or next(iter(chosen.scales)),
         methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
-        lams=lams,
-        relative=relative,
+        lams=lams.values,
+        relative=lams.relative,
         rhos=None if options.rhos is None else numbers(options.rhos),
         seeds=None if options.seeds is None else _seeds(options.seeds),
         settings=_settings(options.set),
         main_alone=True,
     )
-    if records := _train(options, console, chosen, runs):
+    if records := _train(options, console, chosen, runs, lams.limit):
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
-        _write_report(options, console, missing=len(runs) - len(records), settings=runs[0].settings)
+        _write_report(options, console, missing=max(len(runs) - len(records), 0), settings=runs[0].settings)
         _raise_if_failed(records)
 
 
@@ -224,14 +226,16 @@ def _method(name: str) -> str:
     return register_method(load(name, type, "a method, which is a class")) if is_reference(name) else name
 
 
-def _train(options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec]) -> list[RunRecord]:
+def _train(
+    options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec], limit: int | None = None
+) -> list[RunRecord]:
     """Train the runs and return their records; of processes that train together only the leader has any."""
     from gradsurgery.lab.sweeps import ProgressBar, sweep
+    from gradsurgery.lab.sweeps.adaptive import train_adaptively
 
     train = partial(
         sweep,
         chosen,
-        runs,
         folder=options.folder,
         cores_per_run=options.cores_per_run,
         data_dir=options.data_dir,
@@ -245,14 +249,17 @@ def _train(options: argparse.Namespace, console: Console, chosen: Problem, runs:
             raise UserError(
                 "processes that train together share every run, so --process takes no --workers and no --cores-per-run"
             )
+        if limit is not None:
+            raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
         join(options.process)
         workers = 0
         if not is_leader():
             with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
-                train(store, listener=ProgressBar(Console(quiet=True)), workers=workers)
+                train(runs, store, listener=ProgressBar(Console(quiet=True)), workers=workers)
             return []
     with Store(_store_path(options)) as store, ProgressBar(console) as bar:
-        return train(store, listener=bar, workers=workers)
+        train_some = partial(train, store=store, listener=bar, workers=workers)
+        return train_some(runs) if limit is None else train_adaptively(runs, train_some, limit)
 
 
 def _raise_if_failed(records: Sequence[RunRecord]) -> None:

@@ -7,13 +7,14 @@ from rich.console import Console
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import parse_lams, specs
+from gradsurgery.lab.grid import Lams, parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
-from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import ProgressBar
 from gradsurgery.lab.sweeps import sweep as train_grid
+from gradsurgery.lab.sweeps.adaptive import train_adaptively
 from gradsurgery.method import Method
 
 
@@ -42,8 +43,8 @@ def sweep(
         problem: a problem made by ``@lab.problem``, or the name of one of the paper's.
         folder: where the store, checkpoints and reports go.
         methods: names in ``gradsurgery.METHODS``, or classes of your own.
-        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"`` or
-            ``"relative:0.03:3:7log"``.
+        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"``,
+            ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one.
         seeds: the seeds.
         settings: settings to change, by name.
@@ -61,16 +62,20 @@ def sweep(
     chosen = find_problem(problem) if isinstance(problem, str) else problem
     if not isinstance(chosen, Problem):
         raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
-    values, relative = parse_lams(lams) if isinstance(lams, str) else (lams, False)
+    chosen_scale = next(iter(chosen.scales)) if scale is None else scale
+    if isinstance(lams, str):
+        grid = parse_lams(lams, chosen.scale(chosen_scale))
+    else:
+        grid = Lams(None if lams is None else tuple(lams))
     names = None
     if methods is not None:
         names = [method if isinstance(method, str) else register_method(method) for method in methods]
     runs = specs(
         chosen,
-        next(iter(chosen.scales)) if scale is None else scale,
+        chosen_scale,
         methods=names,
-        lams=values,
-        relative=relative,
+        lams=grid.values,
+        relative=grid.relative,
         rhos=rhos,
         seeds=seeds,
         settings={name: str(value) for name, value in (settings or {}).items()},
@@ -78,17 +83,21 @@ def sweep(
     )
     console = Console(markup=False, highlight=False, emoji=False, quiet=quiet)
     with Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
-        return train_grid(
-            chosen,
-            runs,
-            store,
-            folder=Path(folder),
-            listener=bar,
-            workers=workers,
-            cores_per_run=cores_per_run,
-            data_dir=None if data_dir is None else Path(data_dir),
-            checkpoint_every=checkpoint_every,
-        )
+
+        def train(some: Sequence[RunSpec]) -> list[RunRecord]:
+            return train_grid(
+                chosen,
+                some,
+                store,
+                folder=Path(folder),
+                listener=bar,
+                workers=workers,
+                cores_per_run=cores_per_run,
+                data_dir=None if data_dir is None else Path(data_dir),
+                checkpoint_every=checkpoint_every,
+            )
+
+        return train(runs) if grid.limit is None else train_adaptively(runs, train, grid.limit)
 
 
 def report(records: Sequence[RunRecord], folder: str | Path, *, title: str | None = None) -> Path:

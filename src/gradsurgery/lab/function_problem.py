@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gradsurgery.lab.declaration import Problem, Scale, Task
-from gradsurgery.lab.grid import parse_lams
+from gradsurgery.lab.grid import Lams, parse_lams
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
 
@@ -75,12 +75,14 @@ def problem(
             raise TypeError(
                 f"a training function yields its rows, so it must be a generator, but got {function!r} without a yield"
             )
-        values, relative = parse_lams(lams) if isinstance(lams, str) else (tuple(lams), False)
+        grid = parse_lams(lams) if isinstance(lams, str) else Lams(tuple(lams))
+        if grid.limit is not None:
+            raise ValueError(f"the default λ are numbers or a range; ask a sweep for {lams!r}")
         scale = Scale(
             typed(),
             methods=tuple(methods),
-            lams=values,
-            relative=relative,
+            lams=grid.values or (),
+            relative=grid.relative,
             rhos=tuple(rhos),
             seeds=tuple(seeds),
         )

@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import product
 
 import numpy as np
 
-from gradsurgery.lab.declaration import Problem
+from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.method import has_hyperparameter, known_methods, make_method
 from gradsurgery.lab.run import RunSpec
@@ -36,15 +36,46 @@ def numbers(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def parse_lams(text: str) -> tuple[tuple[float, ...], bool]:
-    """Parse λ as ``numbers`` does; after ``relative:`` they are in units of |g_main| / |g_aux|.
+@dataclass(frozen=True)
+class Lams:
+    """The λ of a grid, as a user writes them."""
+
+    values: tuple[float, ...] | None
+    """None for those of the scale."""
+    relative: bool = False
+    """Whether they are in units of |g_main| / |g_aux|."""
+    limit: int | None = None
+    """For an adaptive grid, the most λ of one method; ``values`` are then those to begin with."""
+
+
+def parse_lams(text: str, scale: Scale | None = None) -> Lams:
+    """Parse λ: numbers and ranges, or ``auto:9`` for an adaptive grid; after ``relative:`` in units of main's gradient.
+
+    Args:
+        text: for example ``0,1e-4:1:9log``, ``relative:0.03:3:7log``, ``auto:9`` or ``relative:auto:9``.
+        scale: an adaptive grid begins with the range of its λ; relative ones with 0.03 to 3.
 
     Example:
         >>> parse_lams("relative:0.03:3:3log")
-        ((0.03, 0.3, 3.0), True)
+        Lams(values=(0.03, 0.3, 3.0), relative=True, limit=None)
+        >>> parse_lams("relative:auto:9")
+        Lams(values=(0.03, 0.3, 3.0), relative=True, limit=9)
     """
     relative = text.startswith("relative:")
-    return numbers(text.removeprefix("relative:")), relative
+    rest = text.removeprefix("relative:")
+    if not rest.startswith("auto"):
+        return Lams(numbers(rest), relative)
+    limit = rest.removeprefix("auto:")
+    if not limit.isdecimal() or int(limit) < len(START):
+        raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {text!r}")
+    positive = [] if scale is None or relative else [lam for lam in scale.lams if lam > 0]
+    low, high = (min(positive), max(positive)) if positive else (0.03, 3.0)
+    values = tuple(float(f"{low * (high / low) ** fraction:.3g}") for fraction in START)
+    return Lams(values, relative or not positive or (scale is not None and scale.relative), int(limit))
+
+
+START = (0.0, 0.5, 1.0)
+"""Where an adaptive grid begins, as fractions of its range on a logarithmic scale."""
 
 
 def _expand(match: re.Match[str]) -> list[float]:

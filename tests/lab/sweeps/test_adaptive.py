@@ -4,8 +4,10 @@ import math
 
 import pytest
 
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
 from gradsurgery.lab.reports.region import LossRange, Region
-from gradsurgery.lab.sweeps.adaptive import first_lams, next_lam
+from gradsurgery.lab.sweeps.adaptive import next_lam
 
 
 def test_the_widest_gap_is_halved():
@@ -38,10 +40,48 @@ def test_the_front_of_a_sigmoid_is_found_wherever_its_middle_is(middle):
         share = lam**2 / (lam**2 + middle**2)
         return 1 + share**2, 5 - 4 * math.sqrt(share)
 
-    points = {lam: train(lam) for lam in (0.0, *first_lams(1e-3, 1.0))}
+    points = {lam: train(lam) for lam in (0.0, 0.001, 0.0316, 1.0)}
     while len(points) <= 12 and (lam := next_lam(points)) is not None:
         assert lam not in points
         points[lam] = train(lam)
     region = Region(LossRange(1.0, 1.5, False), LossRange(1.0, 5.0, False))
     dense = region.hypervolume([train(10 ** (k / 50)) for k in range(-500, 200)])
     assert region.hypervolume(points.values()) > 0.9 * dense
+
+
+@lab.problem(main="m", aux="a", lams="1e-3:1:2log", rhos=[0.1], seeds=[0, 1])
+def sigmoid(run):
+    share = run.lam**2 / (run.lam**2 + (0.01 if run.method.name == "bloop" else 0.1) ** 2)
+    yield {"step": 0, "main_train": 1 + share**2 + 0.01 * run.seed, "aux_train": 5 - 4 * math.sqrt(share)}
+
+
+def swept(folder, **options):
+    records = lab.sweep(sigmoid, folder=folder, lams="auto:8", quiet=True, **options)
+    return {(record.spec.method, record.spec.lam, record.spec.seed): record.final for record in records}
+
+
+def test_an_adaptive_sweep_trains_the_same_runs_with_any_number_of_workers(tmp_path):
+    runs = swept(tmp_path / "none", workers=0)
+    assert runs == swept(tmp_path / "two", workers=2)
+    for method in ("mixed", "bloop"):
+        lams = {lam for name, lam, _ in runs if name == method and lam > 0}
+        assert {0.001, 1.0} < lams
+        assert 6 <= len(lams) <= 8
+        assert all((method, lam, seed) in runs for lam in lams for seed in (0, 1))
+
+
+def test_an_adaptive_sweep_continues_where_it_was(tmp_path):
+    whole = swept(tmp_path / "whole", workers=0)
+    lab.sweep(sigmoid, folder=tmp_path / "parts", lams=[0.001, 0.0316], methods=["bloop"], workers=0, quiet=True)
+    assert swept(tmp_path / "parts", workers=0) == whole
+
+
+def test_the_command_line_takes_an_adaptive_grid(tmp_path, capsys):
+    command = ["sweep", f"{__file__}:sigmoid", "--workers", "0", "--folder", str(tmp_path)]
+    assert main([*command, "--lams", "auto:4", "--methods", "bloop", "--seeds", "0"]) == 0
+    output = capsys.readouterr().out
+    assert "[5/5] " in output  # main alone and four λ
+    assert "If main may be 2 % worse than main alone" in output
+    for wrong in ("auto", "auto:2", "auto:x"):
+        assert main([*command, "--lams", wrong]) == 2
+        assert "an adaptive grid is auto: and a number from 3, such as auto:9" in capsys.readouterr().err

@@ -6,14 +6,16 @@ first point.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
+from gradsurgery.lab.reports.looks import Variant, variant_of
 from gradsurgery.lab.reports.region import LossRange
-from gradsurgery.lab.reports.series import Point
+from gradsurgery.lab.reports.series import Point, final_point, is_main_alone
+from gradsurgery.lab.run import RunRecord, RunSpec
 
-START = 3
-"""How many λ a sweep begins with, evenly spaced on a logarithmic axis."""
 STRIDE = 10.0
 """The factor by which the grid grows beyond its ends."""
 SMALL_GAP = 0.08
@@ -22,15 +24,52 @@ MAIN_ENOUGH = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
 
 
-def first_lams(low: float, high: float) -> tuple[float, ...]:
-    """The λ to begin with.
+def train_adaptively(
+    runs: Sequence[RunSpec], train: Callable[[Sequence[RunSpec]], list[RunRecord]], limit: int
+) -> list[RunRecord]:
+    """Train a coarse grid, then one more λ per method at a time, until each has enough.
 
-    Example:
-        >>> first_lams(0.01, 1.0)
-        (0.01, 0.1, 1.0)
+    Which λ come next depends on finished runs only, and all methods wait for one another: the same runs are trained
+    whatever the number of workers, and a sweep that was killed continues with them.
+
+    Args:
+        runs: the grid to begin with, coarse, and with main alone.
+        train: trains runs and returns their records; runs that are stored already cost nothing.
+        limit: the most λ of one method, without main alone.
     """
-    exponents = [math.log10(low) + (math.log10(high) - math.log10(low)) * k / (START - 1) for k in range(START)]
-    return tuple(_rounded(10**exponent) for exponent in exponents)
+    records = train(runs)
+    while following := _following_runs(runs, records, limit):
+        records += train(following)
+    return records
+
+
+def _following_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], limit: int) -> list[RunSpec]:
+    """One more λ, with all seeds, for each method and ρ that has fewer than ``limit`` and a gap to fill."""
+    alone = _mean_point([record for record in records if is_main_alone(record.spec)])
+    variants: dict[Variant, dict[int, RunSpec]] = {}
+    for run in runs:
+        if run.lam:
+            variants.setdefault(variant_of(run), {})[run.seed] = run
+    following: list[RunSpec] = []
+    for variant, by_seed in variants.items():
+        by_lam: dict[float, list[RunRecord]] = {}
+        for record in records:
+            if record.spec.lam and variant_of(record.spec) == variant:
+                by_lam.setdefault(record.spec.lam, []).append(record)
+        points = {lam: _mean_point(own) for lam, own in by_lam.items()}
+        lam = next_lam({0.0: alone, **points} if alone else points) if len(points) < limit else None
+        if lam is not None:
+            following += [replace(run, lam=lam) for run in by_seed.values()]
+    return following
+
+
+def _mean_point(records: Sequence[RunRecord]) -> Point | None:
+    """The mean final losses over seeds; None if one of them diverged or failed, or if there is none."""
+    points = [final_point(record, "train") or final_point(record, "test") for record in records]
+    if not points or None in points:
+        return None
+    main, aux = zip(*(point for point in points if point), strict=True)
+    return statistics.fmean(main), statistics.fmean(aux)
 
 
 def next_lam(points: Mapping[float, Point | None]) -> float | None:

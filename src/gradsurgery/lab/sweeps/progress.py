@@ -49,9 +49,9 @@ class ProgressBar:
         self._bar.stop()
 
     def sweep_started(self, runs: int) -> None:
-        """Set the length of the bar."""
-        self._runs = runs
-        self._bar.update(self._task, total=runs)
+        """Extend the bar: an adaptive sweep starts several times."""
+        self._runs += runs
+        self._bar.update(self._task, total=self._runs)
 
     def warning(self, sentence: str) -> None:
         """Print the sentence."""
