@@ -1,4 +1,4 @@
-"""The surgery of bloop in JAX, inside jit with the state donated, against its memory traffic."""
+"""Bloop in JAX, inside jit with the state donated, relative to its memory traffic."""
 
 import math
 import time
@@ -15,15 +15,15 @@ from benchmarks.harness import Action, Measure, Plan, in_place_add, interleaved,
 
 STEPS = 32
 WORDS = 11
-"""As in PyTorch, and three more: as in training, a step of gradient descent reads the direction and the parameters, and
-writes them. The gradients are made within the step, too, but the time that this takes does not count."""
+"""Words of traffic per parameter: those of the PyTorch benchmark, plus three for gradient descent, which reads the
+direction and the parameters and writes the parameters. The time to compute the gradients is subtracted."""
 
 Factors = list[tuple[jax.Array, jax.Array]]
 
 
 def measure(plan: Plan) -> list[Measure]:
-    """The lines of the table."""
-    # kernels of convolutions as Flax has them: the channels last
+    """Measure the lines of the table."""
+    # convolution kernels in Flax's layout, channels last
     shapes = [shape[2:] + shape[1::-1] if len(shape) == 4 else shape for shape in plan.shapes()]
     params = [jnp.zeros(shape) for shape in shapes]
     words = sum(map(math.prod, shapes))
@@ -56,19 +56,19 @@ def measure(plan: Plan) -> list[Measure]:
 
 
 def factors(params: list[jax.Array], seed: int) -> Factors:
-    """Two examples for each layer: what comes in, and the gradient of what goes out."""
-    chance = np.random.default_rng(seed)
-    widths = [(one.size // one.shape[-1], one.shape[-1]) for one in params]
-    return [(*(jnp.asarray(chance.normal(size=(2, width)), jnp.float32) for width in pair),) for pair in widths]
+    """For two examples and each layer: its input, and the gradient of its output."""
+    rng = np.random.default_rng(seed)
+    widths = [(param.size // param.shape[-1], param.shape[-1]) for param in params]
+    return [(*(jnp.asarray(rng.normal(size=(2, width)), jnp.float32) for width in pair),) for pair in widths]
 
 
 def gradient(factors: Factors, params: list[jax.Array], step: jax.Array) -> list[jax.Array]:
-    """What a pass back makes of them; another one in each step, or XLA would make it once for all."""
+    """The gradient of each layer; it depends on the step, or XLA would compute it only once."""
     return [((a + 1e-6 * step).T @ b).reshape(like.shape) for (a, b), like in zip(factors, params, strict=True)]
 
 
 def stepping(params: list[jax.Array], method: gs.Method) -> Action:
-    """Steps of gradient descent along the direction, compiled."""
+    """Compiled steps of gradient descent along the direction."""
     tx = gsj.surgery(method)
 
     def step(params: list[jax.Array], state: gsj.SurgeryState, main: list[jax.Array], aux: list[jax.Array]) -> tuple:
@@ -79,12 +79,12 @@ def stepping(params: list[jax.Array], method: gs.Method) -> Action:
 
 
 def making(params: list[jax.Array]) -> Action:
-    """The gradients of as many steps, and nothing more."""
+    """Only the gradients of as many steps."""
     return repeated(lambda _, __, main, aux: (main, aux), params, params)
 
 
 def repeated(step: Callable[..., tuple], params: list[jax.Array], state: Any) -> Action:
-    """Several steps as one compiled function, whose memory is that of what it is given."""
+    """Several steps as one compiled function that reuses the memory of its input."""
     given = factors(params, 0), factors(params, 1)
 
     def steps(held: tuple, main: Factors, aux: Factors) -> tuple:
@@ -104,7 +104,7 @@ def repeated(step: Callable[..., tuple], params: list[jax.Array], state: Any) ->
 
 
 def calling(params: list[jax.Array], method: gs.Method, *donated: str) -> Action:
-    """The surgery alone as a function of its own, to which these of its arguments are given for good."""
+    """The surgery as a jitted function of its own, with these arguments donated."""
     tx = gsj.surgery(method)
     main, aux = (gradient(factors(params, seed), params, jnp.zeros(())) for seed in (0, 1))
     update = jax.jit(lambda main, aux, state: tx.update(main, state, aux=aux), donate_argnames=donated)

@@ -47,17 +47,17 @@ def test_psi_is_a_function():
         gs.barrier(psi=3)
 
 
-def test_numbers_of_numpy_become_plain_ones():
+def test_numpy_numbers_become_python_floats():
     method = gs.bloop(lam=[np.float64(0.5), np.array(0.25)], rho=np.int64(1))
     assert method == gs.bloop(lam=(0.5, 0.25), rho=1.0)
     assert repr(method) == "bloop(lam=(0.5, 0.25), rho=1.0)"
 
 
-def test_a_schedule_is_asked_at_every_step_and_checked():
-    asked = []
+def test_a_schedule_is_evaluated_and_checked_at_every_step():
+    seen = []
 
     def lam(step):
-        asked.append(step)
+        seen.append(step)
         return 1.0 - step
 
     step = gs.Reference(gs.mixed(lam=lam))
@@ -65,4 +65,4 @@ def test_a_schedule_is_asked_at_every_step_and_checked():
     assert step([0.0], [1.0]) == [0.0]
     with pytest.raises(ValueError, match="at least 0, but got -1"):
         step([0.0], [1.0])
-    assert sorted(set(asked)) == [0, 1, 2]
+    assert sorted(set(seen)) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The symbolic layer: what it asks for, and that it gives what the same formula gives on arrays."""
+"""Plans on symbols: the inner products that they need, and that they give what the formula gives on arrays."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from tests.methods.catalogue import ALL
 
 
 class Planned:
-    """A front end in numpy: what ``Reference`` does, but by way of inner products."""
+    """A front end in numpy: does what ``Reference`` does, but from inner products."""
 
     def __init__(self, method):
         self.method, self.steps, self.averages, self.mass, self.memory = method, 0, None, 0.0, None
@@ -22,10 +22,10 @@ class Planned:
         averages = self.averages or [np.zeros_like(gradients[0])] * self.method.averages
         names = basis(self.method, len(gradients) - 1)
         vectors = dict(zip(names, [*gradients, *averages], strict=True))
-        self.asked = Counter()
+        self.computed = Counter()
 
         def dot(a, b):
-            self.asked[a, b] += 1
+            self.computed[a, b] += 1
             return vectors[a] @ vectors[b]
 
         step = plan(
@@ -49,14 +49,14 @@ def test_symbols_and_arrays_give_the_same_directions(method, aux_count):
 
 
 @pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
-def test_no_inner_product_is_asked_for_twice(method, aux_count):
+def test_no_inner_product_is_computed_twice(method, aux_count):
     planned = Planned(method)
     for gradients in np.random.default_rng(0).normal(size=(3, 1 + aux_count, 5)):
         planned(*gradients)
-        assert max(planned.asked.values(), default=1) == 1
+        assert max(planned.computed.values(), default=1) == 1
 
 
-def test_bloop_asks_for_two_inner_products_and_one_for_soundness():
+def test_bloop_needs_two_inner_products_and_one_for_soundness():
     assert set(required_products(gs.bloop(lam=0.1), 1)) == {
         ("aux", "average"),
         ("average", "average"),
@@ -65,22 +65,22 @@ def test_bloop_asks_for_two_inner_products_and_one_for_soundness():
     assert set(required_products(gs.bloop(lam=0.1, rho=None), 1)) == {("main", "aux"), ("main", "main")}
 
 
-@pytest.mark.parametrize(("method", "fed"), [
+@pytest.mark.parametrize(("method", "averaged"), [
     (gs.bloop(lam=0.1), ["main"]),
     (gs.bloop(lam=(0.1, 0.1)), ["main", "aux"]),
     (gs.pcgrad(lam=0.1, rho=0.1), ["main"]),
     (gs.dynamic_barrier(lam=0.1, rho=0.1), ["main"]),
 ])  # fmt: skip
-def test_the_square_of_each_gradient_that_feeds_an_average_is_asked_for(method, fed):
+def test_the_square_of_each_gradient_that_enters_an_average_is_computed(method, averaged):
     products = required_products(method, method.aux_count)
-    assert all((name, name) in products for name in fed)
+    assert all((name, name) in products for name in averaged)
 
 
-def test_mixed_asks_for_nothing():
+def test_mixed_needs_no_inner_product():
     assert not required_products(gs.mixed(lam=0.1), 1)
 
 
-def test_diagnostics_ask_for_nothing_unless_told_to_measure():
+def test_diagnostics_cost_no_inner_product_unless_measure_is_set():
     method = gs.bloop(lam=0.1)
     frugal, full = (plan(method, 1, dot=lambda a, b: 1.0, measure=measure) for measure in (False, True))
     assert frugal.weights == full.weights
@@ -119,13 +119,13 @@ def test_removed_is_the_share_of_aux_that_bloop_projects_away():
 
 
 @pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
-def test_names_tell_the_levels_apart(method, aux_count):
+def test_each_level_has_a_name_of_its_own(method, aux_count):
     names = basis(method, aux_count)
     assert names[: 1 + aux_count] == ("main", "aux", "aux2", "aux3")[: 1 + aux_count]
     assert names[1 + aux_count :] == ("average", "average_aux", "average_aux2")[: method.averages]
 
 
-def test_vectors_are_added_scaled_and_multiplied_by_their_weights():
+def test_vector_arithmetic_acts_on_weights():
     arrays = dict(zip("abc", np.random.default_rng(0).normal(size=(3, 4)), strict=True))
     gram = Gram("abc", dot=lambda x, y: arrays[x] @ arrays[y])
     a, b, c = (gram.vector(name) for name in "abc")

@@ -1,4 +1,4 @@
-"""Micro-batches: both gradients are averaged, and the result is that of the one large batch."""
+"""Micro-batches: both gradients are averaged, and the result is that of one large batch."""
 
 import jax
 import jax.numpy as jnp
@@ -41,12 +41,12 @@ def test_a_linear_model_trains_as_on_the_large_batch(method, optimiser):
     small = [rows for batch in large for rows in batch.reshape(4, 3)]
     tx = optax.chain(gsj.surgery(method), optimiser)
     expected, expected_state = train(tx, large, names)
-    found, state = train(gsj.accumulate(tx, every=4, aux_count=len(names) - 1), small, names)
-    assert_allclose(flat(found), flat(expected), rtol=1e-4)
+    params, state = train(gsj.accumulate(tx, every=4, aux_count=len(names) - 1), small, names)
+    assert_allclose(flat(params), flat(expected), rtol=1e-4)
     assert_allclose(flat(state.inner), flat(expected_state), rtol=1e-4, atol=1e-6)
 
 
-def test_in_between_nothing_moves():
+def test_nothing_is_updated_between_steps():
     tx = gsj.accumulate(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.adam(0.1)), every=3)
     state = start = tx.init(PARAMS)
     for _ in range(2):
@@ -58,19 +58,19 @@ def test_in_between_nothing_moves():
     assert not flat(state.means).any()
 
 
-def test_a_micro_batch_with_nan_costs_one_step_and_no_more():
+def test_a_micro_batch_with_nan_costs_only_its_own_step():
     inner = optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.apply_if_finite(optax.sgd(0.1), 5))
     tx = gsj.accumulate(inner, every=2)
     state, good, bad = tx.init(jnp.zeros(2)), jnp.ones(2), jnp.array([jnp.nan, 1.0])
-    moved = []
+    updated = []
     for main, aux in [(good, bad), (good, good), (good, good), (good, good)]:
         updates, state = tx.update(main, state, aux=aux)
-        moved.append(bool(jnp.any(updates != 0)))
-    assert moved == [False, False, False, True]
+        updated.append(bool(jnp.any(updates != 0)))
+    assert updated == [False, False, False, True]
     assert_allclose(updates, -0.15, rtol=1e-6)
 
 
-def test_half_gradients_are_averaged_in_float32():
+def test_bfloat16_gradients_are_averaged_in_float32():
     tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.0)), every=300)
     state = tx.init(jnp.zeros(1, jnp.bfloat16))
     update = jax.jit(tx.update)
@@ -79,7 +79,7 @@ def test_half_gradients_are_averaged_in_float32():
     assert_allclose(direction, 0.5, rtol=1e-3)
 
 
-def test_multi_steps_of_optax_is_refused_with_what_to_use():
+def test_optax_multi_steps_is_refused_with_its_replacement():
     tx = optax.MultiSteps(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.sgd(0.1)), 2)
     state = tx.init(PARAMS)
     with pytest.raises(ValueError, match=r"last micro-batch only.*use gradsurgery.jax.accumulate"):

@@ -1,4 +1,4 @@
-"""The second pass on a CPU, where it undoes the move of an average, and where it goes ahead of one that has faded."""
+"""The second pass for CPUs: it recovers old averages from new ones, or forms the direction first."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from tests.methods.catalogue import everything
 
 
 def history(steps=6, length=12, faded=()):
-    """Main's and aux's gradients; those of some steps a million times as long as before."""
+    """Gradients of main and aux; from each step in ``faded`` on, a million times as long as before."""
     gradients = np.random.default_rng(0).normal(size=(steps, 2, length)) + 0.3
     for step in faded:
         gradients[step:] *= 1e6
@@ -24,17 +24,17 @@ def history(steps=6, length=12, faded=()):
 
 
 def run(tx, gradients):
-    """Directions and averages, step by step, jitted."""
-    update, state, found = jax.jit(tx.update), tx.init(jnp.zeros(gradients.shape[-1])), []
+    """The direction and the averages of each step, jitted."""
+    update, state, results = jax.jit(tx.update), tx.init(jnp.zeros(gradients.shape[-1])), []
     for main, aux in gradients:
         direction, state = update(jnp.asarray(main), state, aux=jnp.asarray(aux))
-        found.append((np.asarray(direction), *map(np.asarray, state.averages)))
-    return found
+        results.append((np.asarray(direction), *map(np.asarray, state.averages)))
+    return results
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled():
-    """So that what a test puts in the place of something of JAX is seen, by this test alone."""
+def clear_compiled_functions():
+    """So that a test's patches of JAX take effect, in this test only."""
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -50,13 +50,13 @@ def assert_as_reference(method, gradients):
     for now, (direction, *averages) in zip(gradients, run(gsj.surgery(method), gradients), strict=True):
         expected = reference(*now.astype(np.float64))
         assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
-        for average, wanted in zip(averages, reference.state.corrected, strict=True):
-            assert_allclose(average, wanted, atol=1e-5 * np.linalg.norm(wanted))
+        for average, expected_average in zip(averages, reference.state.corrected, strict=True):
+            assert_allclose(average, expected_average, atol=1e-5 * np.linalg.norm(expected_average))
 
 
 @dataclass(frozen=True)
 class follower(gs.Method):
-    """Follows the average of main, and neither gradient."""
+    """Uses only the average of main, and neither gradient."""
 
     rho: float = 0.1
 
@@ -72,11 +72,11 @@ class follower(gs.Method):
 @pytest.mark.parametrize(
     "method", [everything(), follower(), gs.bloop(lam=0.5, rho=1.0), gs.bloop(lam=100.0, rho=0.3)], ids=repr
 )
-def test_whatever_a_direction_weighs(method, faded):
+def test_any_weights_give_the_reference_result(method, faded):
     assert_as_reference(method, history(faded=faded))
 
 
-def test_an_aux_of_half_precision_costs_main_no_digits():
+def test_a_bfloat16_aux_costs_main_no_digits():
     gradients = history(faded=[3])
     gradients[:, 1] = gradients[:, 1].astype(jnp.bfloat16)
     tx, reference = gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gs.Reference(gs.bloop(lam=0.5, rho=0.1))
@@ -87,15 +87,15 @@ def test_an_aux_of_half_precision_costs_main_no_digits():
         assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
 
 
-def test_what_runs_on_an_accelerator_gives_the_same(monkeypatch):
-    """There averages are not written in place. The third step is unsound, in the fifth the average has faded."""
+def test_the_pass_for_accelerators_gives_the_same(monkeypatch):
+    """The third step is unsound; in the fifth the average is short beside its gradient."""
     gradients, tx = history(faded=[4]), gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
     gradients[2, 0, 0] = np.nan
     here = run(tx, gradients)
     on_an_accelerator(monkeypatch)
-    for one, other in zip(here, run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gradients), strict=True):
-        for found, expected in zip(one, other, strict=True):
-            assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    for on_cpu, elsewhere in zip(here, run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gradients), strict=True):
+        for result, expected in zip(on_cpu, elsewhere, strict=True):
+            assert_allclose(result, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
     assert np.isnan(here[2][0]).all()
     assert_array_equal(here[2][1], here[1][1])
 
@@ -104,7 +104,7 @@ def test_what_runs_on_an_accelerator_gives_the_same(monkeypatch):
 @pytest.mark.parametrize(("lam", "rho"), [(0.5, 0.1), (0.0, 0.1), (1e-4, 0.1), (0.5, 1.0)])
 @pytest.mark.parametrize("scale", [1.0, 1e6], ids=["usual", "far longer"])
 def test_training_can_be_differentiated(mode, lam, rho, scale, monkeypatch):
-    """As on an accelerator, where nothing is undone: what rounding has taken from an average counts here."""
+    """As on an accelerator, where no average is recovered with fewer digits."""
     gradients = jnp.asarray(history()).at[-1, 0].multiply(scale)
 
     def last(lam, rho, gradients):
@@ -118,11 +118,11 @@ def test_training_can_be_differentiated(mode, lam, rho, scale, monkeypatch):
 
     here = mode(last, argnums=(0, 1, 2))(lam, rho, gradients)
     on_an_accelerator(monkeypatch)
-    for one, other in zip(here, mode(last, argnums=(0, 1, 2))(lam, rho, gradients), strict=True):
-        assert_allclose(one, other, rtol=1e-4, atol=1e-5 * jnp.abs(other).max())
+    for derivative, expected in zip(here, mode(last, argnums=(0, 1, 2))(lam, rho, gradients), strict=True):
+        assert_allclose(derivative, expected, rtol=1e-4, atol=1e-5 * jnp.abs(expected).max())
 
 
-def test_the_loop_runs_where_an_average_has_faded_and_only_there(monkeypatch):
+def test_the_loop_runs_in_the_first_step_and_where_an_average_has_faded(monkeypatch):
     seen, loop = [], jax.lax.while_loop
 
     def while_loop(condition, body, state):
@@ -135,7 +135,7 @@ def test_the_loop_runs_where_an_average_has_faded_and_only_there(monkeypatch):
     assert seen == [1, 0, 0, 0, 1, 0]
 
 
-def test_outside_of_jit_nothing_is_compiled_anew():
+def test_outside_of_jit_nothing_is_compiled_again():
     tx = gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
     state = tx.init(jnp.zeros(12))
     for main, aux in jnp.asarray(history()):
@@ -143,8 +143,8 @@ def test_outside_of_jit_nothing_is_compiled_anew():
     assert combine_and_update._cache_size() == 1
 
 
-def test_numbers_of_another_type_undo_the_move_that_was_made():
-    """With 64 bits switched on, a rho that Python gives has more digits than gradients of float32."""
+def test_averages_are_recovered_by_the_rounded_numbers_that_updated_them():
+    """With 64 bits enabled, a Python rho has more digits than float32 gradients."""
     method, gradients = gs.bloop(lam=1.0, rho=0.9999), history(steps=3)
     gradients[2] *= 1e-4
     reference = gs.Reference(method)

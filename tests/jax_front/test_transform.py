@@ -1,4 +1,4 @@
-"""``surgery`` as an optax transformation: what it takes, what it refuses, and that it lives with the rest of optax."""
+"""``surgery`` as an optax transformation: together with the rest of optax, and with bad input."""
 
 import jax
 import jax.numpy as jnp
@@ -22,27 +22,27 @@ OPTIMISERS = {
 }
 
 
-def some_gradients(seed, sizes=(4, 3)):
+def draw_gradients(seed, sizes=(4, 3)):
     keys = jax.random.split(jax.random.key(seed), len(sizes))
     return {f"w{k}": jax.random.normal(key, (size,)) for k, (key, size) in enumerate(zip(keys, sizes, strict=True))}
 
 
-PARAMS = some_gradients(99)
+PARAMS = draw_gradients(99)
 
 
 def steps(tx, count, params=PARAMS, state=None, start=0):
-    """Some steps on gradients that depend on the parameters; jitted as a user would."""
+    """Train for ``count`` jitted steps on gradients that depend on the parameters."""
 
     @jax.jit
-    def one(params, state, seed):
-        main = jax.tree.map(lambda p, z: p + z, params, some_gradients(seed))
-        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, some_gradients(1000 + seed))
+    def step(params, state, seed):
+        main = jax.tree.map(lambda p, z: p + z, params, draw_gradients(seed))
+        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, draw_gradients(1000 + seed))
         updates, state = tx.update(main, state, params, aux=aux)
         return optax.apply_updates(params, updates), state
 
     state = tx.init(params) if state is None else state
     for seed in range(start, start + count):
-        params, state = one(params, state, seed)
+        params, state = step(params, state, seed)
     return params, state
 
 
@@ -51,14 +51,14 @@ def test_in_a_chain_the_optimiser_gets_the_direction(optimiser):
     params, state = PARAMS, optimiser.init(PARAMS)
     step = gs.Reference(gs.bloop(lam=0.5, rho=0.1))
     for seed in range(5):
-        main = jax.tree.map(lambda p, z: p + z, params, some_gradients(seed))
-        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, some_gradients(1000 + seed))
+        main = jax.tree.map(lambda p, z: p + z, params, draw_gradients(seed))
+        aux = jax.tree.map(lambda p, z: jnp.sin(p) + z, params, draw_gradients(1000 + seed))
         direction = jnp.asarray(step(flat(main), flat(aux)), jnp.float32)
         direction = {"w0": direction[:4], "w1": direction[4:]}
         updates, state = optimiser.update(direction, state, params)
         params = optax.apply_updates(params, updates)
-    found, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), optimiser), 5)
-    assert_allclose(flat(found), flat(params), rtol=1e-4)
+    trained, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), optimiser), 5)
+    assert_allclose(flat(trained), flat(params), rtol=1e-4)
 
 
 def test_clipping_before_the_surgery_clips_main():
@@ -77,14 +77,14 @@ def test_another_traced_lam_or_rho_compiles_nothing_anew():
         tx = optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=rho)), optax.sgd(0.1))
         state = tx.init(PARAMS)
         for seed in range(3):
-            updates, state = tx.update(some_gradients(seed), state, aux=some_gradients(seed + 10))
+            updates, state = tx.update(draw_gradients(seed), state, aux=draw_gradients(seed + 10))
         return updates
 
     for lam, rho in [(0.1, 0.1), (0.7, 0.5), (0.0, 1.0)]:
         tx = optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=rho)), optax.sgd(0.1))
         state = tx.init(PARAMS)
         for seed in range(3):
-            expected, state = tx.update(some_gradients(seed), state, aux=some_gradients(seed + 10))
+            expected, state = tx.update(draw_gradients(seed), state, aux=draw_gradients(seed + 10))
         assert_allclose(flat(run(lam, rho)), flat(expected), rtol=1e-5, atol=1e-7)
     assert compiled == 1
 
@@ -107,7 +107,7 @@ def test_hyperparameters_can_be_injected_and_changed_in_the_state():
     assert_allclose(gsj.diagnostics(state)["weight_aux"], 0.25)
 
 
-def test_schedules_follow_the_count_of_steps():
+def test_schedules_get_the_number_of_steps():
     tx = gsj.surgery(gs.mixed(lam=optax.linear_schedule(0.0, 1.0, 10)))
     state = tx.init(jnp.zeros(1))
     for count in range(12):
@@ -126,7 +126,7 @@ def test_vmap_over_lam_trains_each_lane_as_if_alone():
         assert_allclose(flat(jax.tree.map(lambda leaf: leaf[lane], lanes)), flat(train(lam)), rtol=1e-4, atol=1e-6)  # noqa: B023
 
 
-def test_masked_parameters_stay_out():
+def test_masked_parameters_take_no_part():
     surgery = gsj.surgery(gs.bloop(lam=0.5, rho=None))
     tx = optax.masked(surgery, {"a": True, "b": False}, mask_compatible_extra_args=True)
     main = {"a": jnp.array([2.0, 0.0]), "b": jnp.array([7.0])}
@@ -180,10 +180,10 @@ def test_a_state_saved_with_orbax_resumes_bit_for_bit(method, tmp_path):
 
 @pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
-def test_an_unsound_step_moves_nothing_and_is_skipped_by_apply_if_finite(method, aux_count, bad):
+def test_an_unsound_step_changes_no_state_and_is_skipped_by_apply_if_finite(method, aux_count, bad):
     tx = optax.chain(gsj.surgery(method), optax.apply_if_finite(optax.adam(0.1), max_consecutive_errors=3))
     update = jax.jit(tx.update)
-    good = [some_gradients(seed) for seed in range(1 + aux_count)]
+    good = [draw_gradients(seed) for seed in range(1 + aux_count)]
     _, state = update(good[0], tx.init(PARAMS), PARAMS, aux=tuple(good[1:]))
     for place in range(1 + aux_count):
         broken = [dict(tree) for tree in good]
@@ -215,7 +215,7 @@ def test_complex_gradients_count_as_pairs_of_real_ones():
     assert_allclose(direction, expected[:, 0] + 1j * expected[:, 1], rtol=1e-5)
 
 
-def test_leaves_of_several_types_keep_them():
+def test_leaves_keep_their_types():
     main = {"half": jnp.ones(2, jnp.float16), "full": jnp.ones(2, jnp.float32)}
     aux = {"half": jnp.full(2, -1.0, jnp.float32), "full": jnp.array([1.0, 3.0], jnp.bfloat16)}
     tx = gsj.surgery(gs.bloop(lam=0.5, rho=None))
@@ -230,12 +230,12 @@ def test_diagnostics_are_those_of_the_last_step():
     state = tx.init(jnp.zeros(2))
     for main, aux in [([2.0, 0.0], [1.0, 1.0]), ([3.0, 4.0], [-5.0, 0.0])]:
         _, state = jax.jit(tx.update)(jnp.array(main), state, aux=jnp.array(aux))
-    found = {name: float(value) for name, value in gsj.diagnostics(state).items()}
+    values = {name: float(value) for name, value in gsj.diagnostics(state).items()}
     expected = {"cos_main_aux": -0.6, "cos_main_average": 0.6, "removed": 1.0, "conflict": 1.0, "sound": 1.0}
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-6)
 
 
-def test_diagnostics_cost_no_inner_product_unless_switched_on():
+def test_diagnostics_cost_no_inner_product_unless_measure_is_set():
     def reductions(**options):
         tx = gsj.surgery(gs.bloop(lam=0.1), **options)
         main = jnp.ones(5)

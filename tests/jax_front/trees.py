@@ -1,4 +1,4 @@
-"""Pytrees for the tests: awkward ones, and the way between them and one long vector."""
+"""Pytrees for the tests, and conversions between a pytree and one long vector."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def size(tree):
     return sum(np.size(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def grown(like, vector, dtype):
+def unflatten(like, vector, dtype):
     """The tree with the structure of ``like`` whose elements are those of ``vector``, along its last axis."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]

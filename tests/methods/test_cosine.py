@@ -7,7 +7,7 @@ def test_by_hand():
     assert_allclose(gs.Reference(gs.cosine())([3.0, 4.0], [0.0, 5.0]), [3.0, 4.0 + 0.8 * 5])
 
 
-def test_in_conflict_it_is_main():
+def test_it_is_main_if_the_gradients_conflict():
     assert_allclose(gs.Reference(gs.cosine())([3.0, 4.0], [0.0, -5.0]), [3.0, 4.0])
 
 

@@ -8,7 +8,7 @@ def test_below_the_barrier_by_hand():
     assert_allclose(step([3.0, 4.0], [-1.0, 2.0]), [0.9 * 3 - 0.5, 0.9 * 4 + 1.0])
 
 
-def test_where_aux_alone_moves_main_enough_main_is_left_out():
+def test_main_is_left_out_if_aux_alone_decreases_it_enough():
     step = gs.Reference(gs.dynamic_barrier(lam=10.0))
     assert_allclose(step([3.0, 4.0], [-1.0, 2.0]), [-10.0, 20.0])
 

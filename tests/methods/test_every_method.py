@@ -51,7 +51,7 @@ def test_collinear_gradients_give_a_finite_direction_on_their_line(method, aux_c
 
 @every_method
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_an_unsound_step_moves_nothing_and_shows_in_the_direction(method, aux_count, bad):
+def test_an_unsound_step_changes_no_state_and_returns_nan(method, aux_count, bad):
     rng = np.random.default_rng(0)
     for place in range(1 + aux_count):
         gradients = rng.normal(size=(1 + aux_count, 4))

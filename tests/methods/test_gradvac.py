@@ -13,12 +13,12 @@ def test_by_hand():
     assert_allclose(step.state.memory, [0.0], atol=1e-15)
 
 
-def test_the_average_of_the_cosine_moves_by_beta():
+def test_beta_is_the_share_of_the_new_cosine():
     step = gs.Reference(gs.gradvac(beta=0.5))
     step([1.0, 0.0], [3.0, 4.0])
     assert_allclose(step.state.memory, [0.3])
 
 
-def test_with_no_average_yet_it_is_pcgrad():
+def test_the_first_step_is_that_of_pcgrad():
     main, aux = [3.0, 4.0], [-2.0, 1.0]
     assert_allclose(gs.Reference(gs.gradvac())(main, aux), gs.Reference(gs.pcgrad(lam=1.0))(main, aux))

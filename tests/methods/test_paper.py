@@ -1,4 +1,4 @@
-"""What the paper says, checked on the reference: identities, examples, Proposition 1 and Theorem 1.
+"""The statements of the paper, checked on ``Reference``: identities, examples, Proposition 1 and Theorem 1.
 
 Hsieh et al., *Careful with that Scalpel: Improving Gradient Surgery with an EMA*, ICML 2024.
 """
@@ -16,20 +16,20 @@ lams = st.floats(0.01, 100)
 
 @st.composite
 def gradients(draw, count):
-    """Vectors of one size, of scales 1e-12 ... 1e12; small integers make zero, collinear and opposed ones common."""
+    """Vectors of the same size at scales 1e-12 to 1e12; small integers often give zero, collinear and opposed ones."""
     size = draw(st.integers(1, 5))
     entries = st.lists(st.integers(-3, 3), min_size=size, max_size=size)
     return [np.array(draw(entries)) * 10.0 ** draw(st.integers(-12, 12)) for _ in range(count)]
 
 
 def rejected(u, v):
-    """pi(u; v) as the paper prints it, by way of a unit vector so that no square leaves the range of floats."""
+    """pi(u; v) as in the paper, through a unit vector, so that no square overflows or underflows."""
     unit = v / norm(v)
     return u - (u @ unit) * unit
 
 
 def descend(method, losses, theta, eta, steps):
-    """The points that gradient descent along the direction of a method goes through; ``losses`` gives the gradients."""
+    """The path of gradient descent along the direction of a method; ``losses`` returns the gradients."""
     step, path = gs.Reference(method), [theta]
     for _ in range(steps):
         path.append(path[-1] - eta * step(*losses(path[-1])))
@@ -45,20 +45,20 @@ def test_full_batch_direction_moves_main_like_main_alone_and_aux_at_a_right_angl
     main, aux = vectors
     assume(main.any())
     d = gs.Reference(gs.bloop(lam=lam, rho=None))(main, aux)
-    size = norm(main) + lam * norm(aux)  # what rounding is relative to
+    size = norm(main) + lam * norm(aux)  # rounding errors are relative to this
     assert d @ main == pytest.approx(main @ main, rel=0, abs=1e-14 * size * norm(main))
     assert d @ d == pytest.approx(main @ main + lam**2 * norm(rejected(aux, main)) ** 2, rel=0, abs=1e-14 * size**2)
 
 
 @given(gradients(1), lams)
-def test_where_main_has_no_gradient_the_direction_is_lam_aux(vectors, lam):
+def test_the_direction_is_lam_aux_if_main_is_zero(vectors, lam):
     (aux,) = vectors
     np.testing.assert_array_equal(gs.Reference(gs.bloop(lam=lam, rho=None))(0 * aux, aux), lam * aux)
 
 
 @settings(max_examples=200)
 @given(gradients(3), lams, lams)
-def test_third_level_leaves_the_two_above_alone(vectors, lam1, lam2):
+def test_the_third_level_does_not_affect_the_two_above(vectors, lam1, lam2):
     main, aux1, aux2 = vectors
     assume(main.any())
     d = gs.Reference(gs.bloop(lam=(lam1, lam2), rho=None))(main, aux1, aux2)
@@ -70,13 +70,13 @@ def test_third_level_leaves_the_two_above_alone(vectors, lam1, lam2):
 
 @settings(max_examples=200)
 @given(gradients(2))
-def test_barrier_is_bloop_until_aux_alone_moves_main_enough(vectors):
+def test_barrier_is_bloop_unless_aux_alone_decreases_main_enough(vectors):
     """With psi = |g_main|^2; the text prints |g_aux|^2."""
     main, aux = vectors
     assume(main.any())
     bloop, barrier = (gs.Reference(method)(main, aux) for method in (gs.bloop(lam=1.0, rho=None), gs.barrier()))
-    wanted = bloop if main @ aux < main @ main else aux
-    np.testing.assert_allclose(barrier, wanted, rtol=0, atol=1e-14 * (norm(main) + norm(aux)))
+    expected = bloop if main @ aux < main @ main else aux
+    np.testing.assert_allclose(barrier, expected, rtol=0, atol=1e-14 * (norm(main) + norm(aux)))
 
 
 # Section "Conditioning": main = a^2 / 2, aux = ((a - 1)^2 + b^2) / 2
@@ -143,7 +143,7 @@ def test_projection_on_noisy_gradients_tends_to_none_at_all():
     main, aux = rng.normal(size=(2, p))
     noise = rng.normal(size=(draws, p))
     sigmas = (0.0, 0.3, 1.0, 3.0, 10.0, 1000.0)
-    means = [np.mean([gs.reject(aux, main + sigma * one) for one in noise], axis=0) for sigma in sigmas]
+    means = [np.mean([gs.reject(aux, main + sigma * sample) for sample in noise], axis=0) for sigma in sigmas]
     np.testing.assert_allclose(means[0], rejected(aux, main), atol=1e-10)
     # of a random unit vector u, <aux, u>^2 has mean |aux|^2 / p and standard deviation sqrt(2) |aux|^2 / p
     assert means[-1] @ aux / (aux @ aux) == pytest.approx(1 - 1 / p, abs=5 * 2**0.5 / p / draws**0.5)
@@ -160,29 +160,29 @@ MAIN, AUX, OFF = np.array([[1.0, 0.5, 0.0, -0.5], [-2.0, 1.0, 0.5, 0.0], [-0.5, 
 
 
 def directions(step, draws=4000):
-    """Directions for batches around MAIN and AUX, each from the state that the step is in now."""
+    """Directions for random batches around MAIN and AUX, each from the present state of ``step``."""
     rng, state = np.random.default_rng(1), step.state
-    answers = []
-    for shared, own in rng.normal(size=(draws, 2, 4)):  # one batch for both losses: their noise is correlated
+    results = []
+    for shared, own in rng.normal(size=(draws, 2, 4)):  # the losses share a batch, so that their noise is correlated
         step.state = state
-        answers.append(step(MAIN + shared, AUX + shared + own))
-    return np.array(answers)
+        results.append(step(MAIN + shared, AUX + shared + own))
+    return np.array(results)
 
 
 def standard_errors(sample, mean):
-    """How far the mean of a sample is from what it should be, in standard errors."""
+    """The distance of a sample's mean from the expected one, in standard errors."""
     return np.abs(sample.mean(axis=0) - mean) / (sample.std(axis=0) / len(sample) ** 0.5)
 
 
 def warm_bloop(lam):
-    """Bloop with an average that is not quite main, and quick, so that to move it too early would be seen."""
+    """Bloop with an average that differs from main, and a large rho, so that an update too early would show."""
     step = gs.Reference(gs.bloop(lam=lam, rho=0.5))
     step(MAIN + OFF, AUX)
     return step, step.state.averages[0]
 
 
 def test_direction_is_unbiased_with_the_average_and_biased_without():
-    """E[d] = g_main + lam pi(g_aux; average): the average does not know the batch."""
+    """E[d] = g_main + lam pi(g_aux; average), since the average does not depend on the batch."""
     step, average = warm_bloop(lam=0.7)
     assert standard_errors(directions(step), MAIN + 0.7 * rejected(AUX, average)).max() < 4
     simple = directions(gs.Reference(gs.bloop(lam=0.7, rho=None)))
@@ -218,8 +218,8 @@ def torus(theta):
 
 def hessian(theta):
     (x, y), zero = theta.reshape(2, 2), np.zeros((2, 2))
-    one, two = (k * (np.outer(z, z) + (z @ z - 1) / 2 * np.eye(2)) for k, z in zip(CURVATURE, (x, y), strict=True))
-    return np.block([[one, zero], [zero, two]])
+    first, second = (k * (np.outer(z, z) + (z @ z - 1) / 2 * np.eye(2)) for k, z in zip(CURVATURE, (x, y), strict=True))
+    return np.block([[first, zero], [zero, second]])
 
 
 SOLUTION = nearest(AIM)
@@ -247,7 +247,7 @@ def test_small_direction_means_nearly_stationary_for_the_bilevel_problem(lam):
         assert norm(main) <= eps * (1 + 1e-12)
         assert norm(theta - nearest(theta)) <= error_bound * norm(main)
         assert norm(aux - hessian(theta) @ v) <= bound * (1 + 1e-9)
-    assert norm(aux) > 10 * bound  # the bound says something: without the multiplier it would not hold at `solved`
+    assert norm(aux) > 10 * bound  # the bound is not vacuous: without the multiplier it would not hold at `solved`
 
 
 def test_direction_vanishes_towards_a_bilevel_solution_along_its_multiplier_only():
@@ -266,7 +266,7 @@ def test_direction_vanishes_towards_a_bilevel_solution_along_its_multiplier_only
 
 @pytest.mark.parametrize("eta", [0.04, 0.01])
 def test_descent_along_bloop_ends_within_a_step_of_the_bilevel_solution(eta):
-    """The limit points of Bloop are stationary for the bilevel problem, those of mixed training are not."""
+    """Limit points of Bloop are stationary for the bilevel problem; those of mixed training are not."""
     start, steps = np.array([-0.3, 1.2, 1.0, -0.5]), round(25 / eta)
     bloop, mixed = (descend(method, torus, start, eta, steps)[-1] for method in (gs.bloop(1, rho=None), gs.mixed(1)))
     assert norm(bloop - SOLUTION) < eta
@@ -274,8 +274,8 @@ def test_descent_along_bloop_ends_within_a_step_of_the_bilevel_solution(eta):
 
 
 # Theorem 1, on least squares with 3 equations for 10 unknowns, main = |A theta|^2 / 2, and gradients with noise.
-# Aux pulls off the solutions. Runs start at a solution, so that all there is of main's gradient has leaked from aux:
-# the term of the bound that the EMA is for. (The other, main(theta_0) / (eta T), is that of gradient descent.)
+# Aux pulls away from the solutions. Runs start at a solution, so that all of main's gradient has leaked from aux: the
+# term of the bound that the EMA reduces. (The other, main(theta_0) / (eta T), is that of gradient descent.)
 
 A = np.linalg.qr(np.random.default_rng(9).normal(size=(10, 3)))[0].T * [[1.0], [1.2], [1.4]]
 FAR = A.sum(axis=0) * 2 + np.eye(10)[-1]
@@ -302,8 +302,13 @@ def test_main_gradient_and_loss_fall_with_the_length_of_the_run_as_the_theorem_s
 
     def slopes(averaged, seeds):
         runs = [[run(averaged, steps, seed) for seed in seeds] for steps in lengths]
-        gradient = [np.mean([((residuals @ A) ** 2).sum(axis=1) for residuals in same]) for same in runs]
-        loss = [np.mean([(residuals[len(residuals) // 2 :] ** 2).sum(axis=1) for residuals in same]) for same in runs]
+        gradient = [
+            np.mean([((residuals @ A) ** 2).sum(axis=1) for residuals in runs_of_length]) for runs_of_length in runs
+        ]
+        loss = [
+            np.mean([(residuals[len(residuals) // 2 :] ** 2).sum(axis=1) for residuals in runs_of_length])
+            for runs_of_length in runs
+        ]
         return [np.polyfit(np.log(lengths), np.log(means), 1)[0] for means in (gradient, loss)]
 
     assert max(slopes(True, seeds=range(6))) < -1 / 4

@@ -3,12 +3,12 @@ from numpy.testing import assert_allclose
 import gradsurgery as gs
 
 
-def test_in_conflict_by_hand():
+def test_conflicting_gradients_by_hand():
     step = gs.Reference(gs.pcgrad(lam=0.5))
     assert_allclose(step([3.0, 4.0], [-2.0, 1.0]), [2.2 + 0.5 * -1.76, 4.4 + 0.5 * 1.32])
 
 
-def test_in_agreement_it_is_mixed():
+def test_it_is_mixed_if_the_gradients_agree():
     assert_allclose(gs.Reference(gs.pcgrad(lam=0.5))([3.0, 4.0], [-1.0, 2.0]), [2.5, 5.0])
 
 

@@ -1,4 +1,4 @@
-"""Our formulas beside another library's, on pairs drawn by hypothesis."""
+"""Our formulas against those of TorchJD, on pairs drawn by hypothesis."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,11 @@ import gradsurgery as gs
 torch = pytest.importorskip("torch")
 aggregation = pytest.importorskip("torchjd.aggregation")
 
-# TorchJD adds an absolute 1e-8 to denominators: so lengths here are not tiny, and for GradVac, which takes the root of
-# 1 - cos^2, gradients are not collinear
+# TorchJD adds an absolute 1e-8 to denominators, so gradients are not tiny here, and not collinear for GradVac, which
+# takes the root of 1 - cos^2
 pairs = arrays(np.float64, st.tuples(st.just(2), st.integers(2, 6)), elements=st.floats(-10, 10)).filter(
     lambda pair: np.linalg.norm(pair, axis=1).min() > 0.1
 )
-
 
 angled_pairs = pairs.filter(lambda pair: abs(gs.cos(*pair)) < 0.99)
 
@@ -34,11 +33,11 @@ def test_pcgrad(pair):
 
 @given(pairs)
 def test_mgda(pair):
-    """Through the length: where the gradients are nearly the same, any point between them is nearly the shortest."""
+    """Compared by length: if the gradients are almost equal, every combination of them is almost the shortest."""
     expected = aggregated(aggregation.MGDA(epsilon=1e-9), pair)
-    found = gs.Reference(gs.mgda())(*pair)
-    assert_allclose(found, expected, atol=1e-6)
-    assert np.linalg.norm(found) <= np.linalg.norm(expected) + 1e-9
+    direction = gs.Reference(gs.mgda())(*pair)
+    assert_allclose(direction, expected, atol=1e-6)
+    assert np.linalg.norm(direction) <= np.linalg.norm(expected) + 1e-9
 
 
 @given(st.lists(angled_pairs, min_size=2, max_size=5), st.floats(0.05, 0.9))

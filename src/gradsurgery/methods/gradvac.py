@@ -44,10 +44,12 @@ class gradvac(Method):
     def direction(self, step: Step) -> Vector:
         main, (aux,), (target,) = step.main, step.aux, step.memory
         phi = cos(main, aux)
-        wanted = root(1 - target * target)
-        turn = (phi < target) * ratio(target * root(1 - phi * phi) - phi * wanted, wanted)
-        long, short = root(main @ main), root(aux @ aux)
-        return main + turn * ratio(long, short) * aux + aux + turn * ratio(short, long) * main
+        target_sine = root(1 - target * target)
+        turn = (phi < target) * ratio(target * root(1 - phi * phi) - phi * target_sine, target_sine)
+        main_length, aux_length = root(main @ main), root(aux @ aux)
+        corrected_main = main + turn * ratio(main_length, aux_length) * aux
+        corrected_aux = aux + turn * ratio(aux_length, main_length) * main
+        return corrected_main + corrected_aux
 
     def remember(self, step: Step) -> tuple[Scalar, ...]:
         (phi_average,) = step.memory
