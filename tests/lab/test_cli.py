@@ -76,7 +76,7 @@ def test_a_small_sweep_keeps_the_report_of_a_large_one(capsys, tmp_path, toy):
     code, out, _ = sweep_toy(capsys, tmp_path, "--lams", "7", "--methods", "mixed")
     assert code == 0
     page = Path(out.splitlines()[-1].removeprefix("report: "))
-    assert "<dt>Runs</dt><dd>5" in page.read_text("utf-8")
+    assert "<dt>Runs</dt><dd>6" in page.read_text("utf-8"), "4 runs, 1 more, and main alone"
 
 
 def test_a_sweep_with_other_settings_has_its_own_report(capsys, tmp_path, toy):
@@ -84,7 +84,7 @@ def test_a_sweep_with_other_settings_has_its_own_report(capsys, tmp_path, toy):
     for arguments in ((), ("--set", "chunks=2"), ("--set", "chunks=4")):
         _, out, _ = sweep_toy(capsys, tmp_path, "--lams", "7", *arguments)
         pages.append(Path(out.splitlines()[-1].removeprefix("report: ")))
-        assert "<dt>Runs</dt><dd>2<" in pages[-1].read_text("utf-8")
+        assert "<dt>Runs</dt><dd>3<" in pages[-1].read_text("utf-8"), "2 runs and main alone"
     assert pages[0] == pages[2] != pages[1], "4 chunks are the default"
 
 
@@ -94,10 +94,10 @@ def test_failed_runs_are_reported_and_the_exit_code_is_1(capsys, tmp_path, toy):
     code, out, err = call(capsys, "sweep", "toy", *arguments)
     assert code == 1
     assert "mixed λ=0.5 seed 0: failed (RuntimeError: mixed fails)" in out
-    assert "2 of 4 runs failed" in out
+    assert "3 of 5 runs failed" in out
     assert "report: " in out
     assert err.count("\n") == 1
-    assert "gradsurgery: 2 of 4 runs failed (RuntimeError: mixed fails here): the same command tries them again" in err
+    assert "gradsurgery: 3 of 5 runs failed (RuntimeError: mixed fails here): the same command tries them again" in err
 
 
 def test_text_is_never_parsed_as_markup(capsys, tmp_path, toy):

@@ -87,6 +87,8 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
         raise ValueError(
             "a recommendation compares with main alone, but there is no finished run of it: train mixed with λ = 0"
         )
+    if not absolute and any(main == 0 for main, _ in baseline.values()):
+        raise ValueError("main alone ends at a loss of 0, so an allowance as a fraction of it means nothing")
     options: dict[str, list[Recommendation]] = {}
     for (method, lam, rho, relative), points in _final_points(records, split).items():
         within = options.setdefault(method, [])
