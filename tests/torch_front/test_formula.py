@@ -132,6 +132,8 @@ def test_a_surgery_can_be_pickled_between_steps():
 TENSORS = {
     "lam": lambda value: gs.mixed(lam=value),
     "one of several lams": lambda value: gs.mixed(lam=(value,)),
+    "a schedule": lambda value: gs.mixed(lam=lambda step: value),
+    "a schedule of several": lambda value: gs.mixed(lam=(lambda step: value,)),
 }
 
 
@@ -146,10 +148,20 @@ def test_diagnostics_use_the_hyperparameters_of_their_step(make):
 
 def test_diagnostics_are_computed_when_they_are_read(monkeypatch):
     calls = []
-    monkeypatch.setattr("gradsurgery.plan.diagnosis", lambda *step: calls.append(step) or {})
+    monkeypatch.setattr("gradsurgery.plan.compute_diagnostics", lambda *step: calls.append(step) or {})
     parameter = Parameter(torch.zeros(2))
     surgery = gst.Surgery([parameter], gs.bloop(lam=torch.tensor(0.5)))
     step(surgery, parameter)
     assert calls == []
     surgery.diagnostics()
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_schedules_may_return_tensors_that_require_gradients(compiled):
+    lam, rho = torch.tensor(0.5, requires_grad=True), torch.tensor(0.25, dtype=torch.float64, requires_grad=True)
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=lambda step: lam, rho=lambda step: rho), compile=compiled)
+    for _ in range(2):
+        assert step(surgery, parameter) == [1.0, 0.5]
+    assert surgery.state_dict()["mass"] == 0.4375

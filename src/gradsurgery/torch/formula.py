@@ -1,6 +1,6 @@
 """A method at work: the inner products that it needs in each step, and what follows from their values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ class Formula:
         method.check_aux_count(aux_count)
         self.method, self.aux_count = method, aux_count
         self._scalars, self._measure = scalars, measure
+        self._scheduled = _replace_fields(method, ("lam", "rho"), self._wrap_schedules)
         self.names = basis(method, aux_count)
         """The vectors of a step: its gradients, main first, then the averages."""
         self.gradients = self.names[: 1 + aux_count]
@@ -76,7 +77,7 @@ class Formula:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
             known = dict(zip(self.pairs, values, strict=True))
             step = plan(
-                self._method_now(),
+                _replace_fields(self._scheduled, vars(self._scheduled), self._snapshot),
                 self.aux_count,
                 dot=lambda a, b: known[a, b],
                 steps=state.steps,
@@ -105,12 +106,8 @@ class Formula:
                 product = product * unscale
         return product
 
-    def _method_now(self) -> Method:
-        """The method with the present values of its tensors: they may change before the diagnostics are read."""
-        fields = vars(self.method)
-        values = {name: self._snapshot(value) for name, value in fields.items()}
-        changed = {name: value for name, value in values.items() if value is not fields[name]}
-        return replace(self.method, **changed) if changed else self.method
+    # Hyperparameters may be tensors, or schedules that return tensors. A step takes their present values: a tensor may
+    # change in place before the diagnostics are read.
 
     def _snapshot(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -118,6 +115,22 @@ class Formula:
         if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
             return tuple(map(self._snapshot, value))
         return value
+
+    def _wrap_schedules(self, value: Any) -> Any:
+        if isinstance(value, tuple) and any(map(callable, value)):
+            return tuple(map(self._wrap_schedules, value))
+        return partial(self._call_schedule, value) if callable(value) else value
+
+    def _call_schedule(self, schedule: Callable[[Any], Any], step: Any) -> Any:
+        return self._snapshot(schedule(step))
+
+
+def _replace_fields(method: Method, names: Iterable[str], change: Callable[[Any], Any]) -> Method:
+    """The method with these fields changed, those of them that it has."""
+    fields = vars(method)
+    values = {name: change(fields[name]) for name in names if name in fields}
+    changed = {name: value for name, value in values.items() if value is not fields[name]}
+    return replace(method, **changed) if changed else method
 
 
 def _diagnostics(planned: Callable[[], dict[str, Scalar]], sound: Scalar) -> dict[str, Scalar]:

@@ -63,11 +63,11 @@ class Surgery:
         self._compile, self._measure = compile, measure
         self._parameters = collect_parameters(params)
         if compile:  # fail here rather than in the first step
-            for parameter in self._parameters:
+            for parameter in self._trainable():
                 check_device(parameter.device)
             compiler_command()
         dtypes = [parameter.dtype for parameter in self._parameters if parameter.dtype in SUPPORTED]
-        self._scalars = Scalars(self._parameters[0].device, dtypes)
+        self._scalars = Scalars(self._trainable()[0].device, dtypes)
         self._state = State(method, self._parameters, self._scalars)
         self._gatherer = Gatherer(self._parameters)
         self._layout = Layout(self._parameters, self._state)
@@ -76,9 +76,12 @@ class Surgery:
         self._diagnostics: Callable[[], Mapping[str, Scalar]] = dict
 
     def __repr__(self) -> str:
-        trainable = [parameter for parameter in self._parameters if parameter.requires_grad]
+        trainable = self._trainable()
         count, elements = len(trainable), sum(parameter.numel() for parameter in trainable)
         return f"Surgery({self.method!r}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements)"
+
+    def _trainable(self) -> list[Tensor]:
+        return [parameter for parameter in self._parameters if parameter.requires_grad]
 
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; call again before ``apply`` to accumulate (divide each loss accordingly).
