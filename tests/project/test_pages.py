@@ -8,8 +8,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gradsurgery as gs
+from gradsurgery.lab.run import Run, RunSpec
 
 ROOT = Path(__file__).parents[2]
+
+
+def spec():
+    return RunSpec("walk", "default", "bloop", 1.0, None, 0, {"steps": 50})
 
 
 def snippets(page):
@@ -19,10 +24,12 @@ def snippets(page):
 
 
 @pytest.mark.parametrize("snippet", snippets("README.md"), ids=lambda snippet: snippet.splitlines()[0])
-def test_each_snippet_of_the_readme_runs_when_pasted_alone(snippet, capsys):
+def test_each_snippet_of_the_readme_runs_when_pasted_alone(snippet, capsys, tmp_path):
     names = {}
     exec(compile(snippet, "README.md", "exec"), names)
-    if "main_loss" in names:  # a training loop
+    if "walk" in names:  # a problem for the lab
+        assert [row["step"] for row in names["walk"](Run(spec(), gs.bloop(lam=1.0), tmp_path))] == list(range(50))
+    elif "main_loss" in names:  # a training loop
         main_loss = names["main_loss"]
         trained = main_loss(names["params"]) if callable(main_loss) else main_loss
         assert trained.item() < 0.1
