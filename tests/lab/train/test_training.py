@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from gradsurgery.lab.declaration import Outcome
 from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.train.chunked import Outcome
 from gradsurgery.lab.train.training import Training
 
 RUN = RunSpec("toy", "demo", "bloop", lam=0.1, rho=0.1, seed=3)
