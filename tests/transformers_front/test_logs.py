@@ -49,6 +49,16 @@ def test_evaluation_reports_the_auxiliary_loss(tmp_path):
     assert "test_aux_loss" not in trainer.predict(MAIN).metrics
 
 
+def test_persistent_workers_do_not_mix_up_the_evaluation_datasets(tmp_path):
+    """``get_eval_dataloader`` caches one loader then."""
+    options = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
+    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    expected = surgical(tmp_path, given=given).evaluate()
+    metrics = surgical(tmp_path, given=given, **options).evaluate()
+    for name in ("eval_loss", "eval_aux_loss"):
+        assert metrics[name] == pytest.approx(expected[name], rel=1e-6)
+
+
 def test_evaluation_reports_the_mean_of_a_loss_function(tmp_path):
     def spread(model, inputs, outputs):
         return outputs.logits.square().mean()

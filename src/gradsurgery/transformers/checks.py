@@ -33,14 +33,14 @@ def check_setup(trainer: Trainer) -> None:
             "SurgeryTrainer does not work with DeepSpeed, which reduces the gradient of a single loss inside its "
             "engine: train with DistributedDataParallel (torchrun)"
         )
-    if trainer.is_fsdp_enabled or trainer.is_distributed_loading_by_transformers:
+    if trainer.is_fsdp_enabled or getattr(trainer, "is_distributed_loading_by_transformers", False):
         raise ValueError(
             "SurgeryTrainer does not work with FSDP or with models that are sharded when they are loaded: train with "
             "DistributedDataParallel (torchrun), or with fully_shard (FSDP2) in a loop of your own around "
             "gradsurgery.torch.Surgery"
         )
     parallelism = getattr(trainer.accelerator, "parallelism_config", None)
-    if parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled):
+    if any(getattr(parallelism, name, False) for name in ("cp_enabled", "sp_enabled")):
         raise ValueError(
             "SurgeryTrainer does not work with context or sequence parallelism: train with DistributedDataParallel"
         )
