@@ -2,11 +2,22 @@
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import default_collate
 
 import gradsurgery as gs
-from gradsurgery.transformers import SurgeryTrainer
-from tests.transformers_front.tiny import AUX, BLOOP, MAIN, StopAt, arguments, gpt2, identical, plain, surgical, trained
+from tests.transformers_front.tiny import (
+    AUX,
+    BLOOP,
+    MAIN,
+    OwnLoader,
+    StopAt,
+    arguments,
+    gpt2,
+    identical,
+    plain,
+    surgical,
+    trained,
+)
 
 SAVING = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
 
@@ -41,13 +52,6 @@ def test_resuming_changes_nothing(tmp_path, stop, method, given, options):
     assert not identical(trained(cut), whole)
     resumed = surgical(tmp_path / "cut", method=method, given=given, **options)
     assert identical(trained(resumed, resume_from_checkpoint=True), whole)
-
-
-class OwnLoader(SurgeryTrainer):
-    """A loader that draws its order from PyTorch's generator, and has no ``set_epoch``."""
-
-    def get_aux_dataloader(self):
-        return DataLoader(self.aux_dataset, batch_size=4, shuffle=True)
 
 
 def test_a_loader_of_ones_own_continues(tmp_path):

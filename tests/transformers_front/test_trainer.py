@@ -7,10 +7,12 @@ from transformers import Trainer
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryTrainer
 from tests.transformers_front.tiny import (
+    AUX,
     BLOOP,
     MAIN,
     Classifier,
     Labelled,
+    OwnLoader,
     arguments,
     distance,
     gpt2,
@@ -32,6 +34,13 @@ NOTHING = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
 )
 def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
     assert identical(trained(surgical(tmp_path, method=method, **options)), trained(plain(tmp_path, **options)))
+
+
+def test_lam_zero_is_trainer_with_a_loader_of_ones_own(tmp_path):
+    """Its order, drawn from PyTorch's generator, leaves main's dropout masks as they were."""
+    args = arguments(tmp_path)
+    trainer = OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=0.0))
+    assert identical(trained(trainer), trained(plain(tmp_path)))
 
 
 def test_lam_above_zero_is_not_trainer(tmp_path):

@@ -9,7 +9,7 @@ from accelerate import ParallelismConfig
 from transformers import Trainer
 
 import gradsurgery as gs
-from gradsurgery.transformers import SurgeryMixin
+from gradsurgery.transformers import SurgeryMixin, SurgeryTrainer
 from gradsurgery.transformers.checks import check_setup
 from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, surgical
 
@@ -109,6 +109,21 @@ def test_a_trainer_that_makes_its_own_backward_pass_is_refused(tmp_path):
     args = arguments(tmp_path)
     trainer = SurgeryOnOwnStep(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=1.0))
     with pytest.raises(RuntimeError, match=r"needs one call of accelerator\.backward in training_step, but Surgery"):
+        trainer.train()
+
+
+class OwnLoss(SurgeryTrainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        return model(**inputs).loss
+
+
+def test_outputs_that_a_subclass_does_not_keep_are_missed(tmp_path):
+    def spread(model, inputs, outputs):
+        raise NotImplementedError
+
+    args = arguments(tmp_path)
+    trainer = OwnLoss(gpt2(), args, train_dataset=MAIN, compute_aux_loss=spread, method=gs.mixed(lam=1.0))
+    with pytest.raises(RuntimeError, match=r"compute_loss of OwnLoss does not call it"):
         trainer.train()
 
 

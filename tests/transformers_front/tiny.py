@@ -5,7 +5,7 @@ from collections import namedtuple
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -89,6 +89,13 @@ def surgical(folder, model=None, method=BLOOP, *, given=None, **options):
     """A ``SurgeryTrainer`` with these training arguments, and given arguments of its own."""
     given = {"aux_dataset": AUX, "train_dataset": MAIN, **(given or {})}
     return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **given)
+
+
+class OwnLoader(SurgeryTrainer):
+    """A loader that draws its order from PyTorch's generator, and has no ``set_epoch``."""
+
+    def get_aux_dataloader(self):
+        return DataLoader(self.aux_dataset, batch_size=4, shuffle=True)
 
 
 class StopAt(TrainerCallback):

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
         'gradsurgery.transformers needs transformers: pip install "gradsurgery[transformers]"', name=error.name
     ) from error
 
-from gradsurgery.transformers.trainer import SurgeryMixin, SurgeryTrainer
+from gradsurgery.transformers.mixin import SurgeryMixin
+from gradsurgery.transformers.trainer import SurgeryTrainer
 
 __all__ = ["SurgeryMixin", "SurgeryTrainer"]
