@@ -59,7 +59,7 @@ def surgery(
         method: for example ``gradsurgery.bloop(lam=0.1)``.
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
         axis_name: inside ``shard_map``, the mesh axis or axes to sum inner products over. A leaf that is replicated
-            over an axis counts once. With ``check_vma=False`` this cannot be told, and every leaf must be sharded.
+            over an axis counts once. With ``check_vma=False``, JAX does not track this, and every leaf must be sharded.
 
     Example:
         >>> import gradsurgery as gs
