@@ -165,5 +165,5 @@ def test_a_killed_sweep_of_images_resumes_to_the_same_end(tmp_path):
     for folder in (killed, tmp_path / "straight"):
         subprocess.run([*command, "--folder", str(folder)], check=True, stdout=subprocess.DEVNULL)
         with Store(folder / "store.sqlite") as store:
-            metrics.append(store.select("cifar10mnist")[0].metrics)
+            metrics.append({record.spec.key: record.metrics for record in store.select("cifar10mnist")})
     assert metrics[0] == metrics[1]
