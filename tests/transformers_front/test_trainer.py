@@ -149,10 +149,10 @@ def test_bf16_trains_alike(tmp_path):
 
 
 def test_losses_scaled_for_float16_train_alike(tmp_path):
-    """Accelerate makes a scaler on GPUs only; here it gets one for the CPU, without clipping, which would unscale."""
+    """Accelerate makes a scaler on GPUs only, so give it one for the CPU; its scale grows in every step."""
     options = {"optim": "sgd", "max_grad_norm": 0.0}
     trainer = surgical(tmp_path, **options)
-    trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_factor=4.0, growth_interval=1)
     assert distance(trained(trainer), trained(surgical(tmp_path, **options))) < 1e-6
     assert trainer.state.log_history[0]["main_loss"] == pytest.approx(trainer.state.log_history[0]["loss"])
 
@@ -167,8 +167,8 @@ def test_a_compiled_model_trains_alike(tmp_path):
 
 
 def test_the_auxiliary_dataset_has_a_batch_size_and_epochs_of_its_own(tmp_path):
-    """16 sequences in batches of 5 are 4 batches: after 6 steps the loader is in its second epoch."""
-    trainer = surgical(tmp_path, given={"aux_batch_size": 5})
+    """16 sequences are 2 batches of 8: after 6 steps the loader is at the end of its third epoch."""
+    trainer = surgical(tmp_path, given={"aux_batch_size": 8})
     trained(trainer)
     position = trainer._aux_batches.state_dict()
-    assert (position["epoch"], position["batch"]) == (1, 2)
+    assert (position["epoch"], position["batch"]) == (2, 2)
