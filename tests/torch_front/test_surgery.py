@@ -89,7 +89,7 @@ def test_optimisers_schedulers_and_clipping_see_the_direction(make):
     method = gs.bloop(lam=0.5, rho=0.3)
     model, twin, step = make_model(), make_model(), gs.Reference(method)
     surgery = gst.Surgery(model.parameters(), method)
-    optimisers = [make(one.parameters()) for one in (model, twin)]
+    optimisers = [make(network.parameters()) for network in (model, twin)]
     schedulers = [torch.optim.lr_scheduler.StepLR(optimiser, 2, gamma=0.5) for optimiser in optimisers]
     for _ in range(6):
         surgery.backward(*shared_pass(model))
@@ -100,8 +100,8 @@ def test_optimisers_schedulers_and_clipping_see_the_direction(make):
         sizes = [parameter.numel() for parameter in twin.parameters()]
         for parameter, part in zip(twin.parameters(), direction.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).clone()
-        for one, optimiser, scheduler in zip((model, twin), optimisers, schedulers, strict=True):
-            torch.nn.utils.clip_grad_norm_(one.parameters(), 0.05)
+        for network, optimiser, scheduler in zip((model, twin), optimisers, schedulers, strict=True):
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 0.05)
             optimiser.step()
             optimiser.zero_grad()
             scheduler.step()

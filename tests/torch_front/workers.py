@@ -103,9 +103,9 @@ def batch(step: int, rank: int, world: int) -> tuple[Tensor, Tensor]:
 
 
 PARAMETERS_ONLY = {
-    "weights": lambda model: sum(one.square().sum() for one in model.parameters()) / 2,
+    "weights": lambda model: sum(parameter.square().sum() for parameter in model.parameters()) / 2,
     # under FSDP2 the gradient of this loss is replicated, not sharded
-    "sums": lambda model: sum(one.sum().square() for one in model.parameters()) / 2,
+    "sums": lambda model: sum(parameter.sum().square() for parameter in model.parameters()) / 2,
 }
 OF_OUTPUT = {
     "fit": lambda output, y: (output - y).square().mean(),

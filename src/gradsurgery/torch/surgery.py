@@ -134,8 +134,8 @@ class Surgery:
         products = self._products(passes) if formula.pairs else []
         agree = self._replicas_agree(formula, products, groups)
         update = formula.update(products, state, scale=scale, replicas_agree=agree)
-        for some, _ in passes:
-            some.combine(update.weights, update.keep, update.take, update.unscale)
+        for group, _ in passes:
+            group.combine(update.weights, update.keep, update.take, update.unscale)
         self._gatherer.add_to_grad(directions)
         state.advance(update.mass, update.memory)
         self._diagnostics = update.diagnostics
@@ -153,8 +153,8 @@ class Surgery:
     def _products(self, passes: list[tuple[Passes, Shards | None]]) -> Sequence[Scalar]:
         """The inner products of whole vectors, summed over parameters and over shards."""
         rows = []
-        for some, shards in passes:
-            row = some.products()
+        for group, shards in passes:
+            row = group.products()
             if shards is not None:
                 summed = sum_over_shards(self._scalars.row(row), shards)
                 row = summed.unbind() if self._scalars.is_async else summed.tolist()
@@ -167,7 +167,7 @@ class Surgery:
         """Whether all replicas under DDP hold the same gradients; raises if they differ and reading it is free."""
         if self._setup is None or not self._setup.replicas:
             return True
-        blocks = enumerate(block for some in groups.values() for block in some)
+        blocks = enumerate(block for group in groups.values() for block in group)
         fingerprints = torch.stack([self._scalars.tensor(fingerprint(block, index)) for index, block in blocks]).sum(0)
         squares = [products[formula.pairs.index((name, name))] for name in formula.gradients]
         agree = replicas_agree(self._scalars.row(squares), fingerprints, self._setup.replicas)
