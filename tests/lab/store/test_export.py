@@ -120,7 +120,7 @@ def test_a_full_disk_keeps_the_old_table(tmp_path, monkeypatch):
         full()
 
     monkeypatch.setattr(module, "_write", half)
-    with pytest.raises(OSError, match=r"runs.csv could not be written \(No space left on device\): make room"):
+    with pytest.raises(OSError, match=r"cannot write .*runs.csv: No space left on device$"):
         export_table([MGDA], path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -159,7 +159,7 @@ def test_a_full_disk_keeps_the_old_events(tmp_path, monkeypatch):
     (path,) = (path for path in tmp_path.rglob("*") if path.is_file())
     before = path.read_bytes()
     monkeypatch.setattr(RecordWriter, "write", full)
-    with pytest.raises(OSError, match=r"could not be written \(No space left on device\): make room"):
+    with pytest.raises(OSError, match=r"cannot write .*: No space left on device$"):
         export_tensorboard([BLOOP], tmp_path)
     assert path.read_bytes() == before
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [path]

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.style import context
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from gradsurgery.lab.reports.atomic import write_atomically
+from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.looks import Look, lam_positions, lam_ticks, number
 from gradsurgery.lab.reports.pareto import front
 from gradsurgery.lab.reports.region import LossRange, range_of, region_of_fronts

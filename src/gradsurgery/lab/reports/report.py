@@ -14,7 +14,7 @@ from string import Template
 
 from plotly.offline import get_plotlyjs
 
-from gradsurgery.lab.reports.atomic import write_atomically
+from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.comparison import Comparison, compare
 from gradsurgery.lab.reports.conditions import condition_tables, condition_warnings
 from gradsurgery.lab.reports.figures import OWN_FIGURES, Drawing, save_figures

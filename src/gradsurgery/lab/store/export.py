@@ -6,13 +6,13 @@
 A file is replaced only when the new one is complete.
 """
 
-import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from gradsurgery.lab.atomic import replace_file
 from gradsurgery.lab.run import RunRecord
 
 SUFFIXES = (".parquet", ".csv")
@@ -34,7 +34,7 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
     if path.suffix not in SUFFIXES:
         raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, but got {path}")
     table = _table(records)
-    with _replaced(path) as part:
+    with replace_file(path) as part:
         _write(table, part, path.suffix)
 
 
@@ -55,7 +55,7 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(_file_name, names))
         # not SummaryWriter: its thread would hide the error of a full disk
-        with _replaced(path) as part, closing(RecordWriter(str(part))) as writer:
+        with replace_file(path) as part, closing(RecordWriter(str(part))) as writer:
             writer.write(Event(wall_time=0, file_version="brain.Event:2").SerializeToString())
             for row in record.metrics:
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in row.items() if tag != "step"]
@@ -111,18 +111,3 @@ def _write(table: Any, path: Path, suffix: str) -> None:
         from pyarrow.parquet import write_table
 
         write_table(table, path)
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A temporary file to write, which replaces ``path`` at the end of the block unless there was an error."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        part.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink()
-        reason = os.strerror(error.errno) if error.errno else error
-        raise OSError(f"{path} could not be written ({reason}): make room or choose another path") from error
