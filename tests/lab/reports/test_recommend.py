@@ -1,10 +1,11 @@
 """The recommended λ: numbers done by hand, and what is said when there is no answer."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.reports.recommend import recommend
+from gradsurgery.lab.reports.recommend import recommend, verdict
 from tests.lab.reports.synthetic_runs import ending
 
 
@@ -28,7 +29,7 @@ def test_the_lowest_aux_within_the_allowance_is_recommended_for_each_method():
     assert (bloop.method, bloop.lam, bloop.split) == ("bloop", 0.3, "train")
     assert bloop.text == "bloop, λ = 0.3: main +1.5 %, aux −40.0 % (one seed: no verdict)"
     assert mixed.text == "mixed, λ = 0.1: main +1.0 %, aux −10.0 % (one seed: no verdict)"
-    assert cosine.text == "cosine: no λ keeps main within the allowance"
+    assert cosine.text == "cosine: main +50.0 % is beyond the allowance"
 
 
 def test_a_larger_allowance_takes_a_larger_lam():
@@ -44,16 +45,21 @@ def test_an_absolute_allowance_is_a_difference_of_losses():
 
 
 def test_seeds_are_compared_with_their_own_run_of_main_alone():
-    records = grid(POINTS) + grid(POINTS, seed=1, scale=2.0)
-    bloop = recommend(records, allow=0.02)[0]
+    easier = [(method, lam, main - 0.5, aux - 5) for method, lam, main, aux in POINTS]
+    bloop = recommend(grid(POINTS) + grid(easier, seed=1), allow=0.03)[0]
     assert (bloop.seeds, bloop.certain) == (2, True)
-    assert bloop.text == "bloop, λ = 0.3: main +1.5 ± 0.0 %, aux −40.0 ± 0.0 %"
+    assert bloop.text == "bloop, λ = 0.3: main +2.0 ± 0.0 %, aux −53.3 ± 0.0 %"  # 0.015 / 0.75 and 4 / 7.5
+
+
+def test_a_seed_that_main_alone_lacks_is_left_out():
+    records = grid(POINTS) + grid([("bloop", 0.3, 100.0, 6.0)], seed=1)
+    assert recommend(records, allow=0.02)[0].text.startswith("bloop, λ = 0.3: main +1.5 %, aux −40.0 %")
 
 
 def test_a_spread_that_reaches_beyond_the_allowance_is_no_verdict():
     noisy = [("mixed", 0.0, 1.0, 10.0), ("bloop", 0.3, 1.06, 6.0)]
     records = grid([("mixed", 0.0, 1.0, 10.0), ("bloop", 0.3, 0.97, 6.0)]) + grid(noisy, seed=1)
-    (bloop, _) = recommend(records, allow=0.02)
+    (bloop,) = recommend(records, allow=0.02)
     assert bloop.main.mean == pytest.approx(0.015)
     assert not bloop.certain
     assert bloop.text.endswith("(within the spread of 2 seeds: no verdict)")
@@ -63,6 +69,127 @@ def test_a_run_that_diverged_is_not_recommended():
     records = grid([*POINTS, ("bloop", 10.0, math.nan, 0.0)])
     assert recommend(records, allow=10.0)[0].method == "cosine"
     assert {one.lam for one in recommend(records, allow=10.0) if one.method == "bloop"} == {1.0}
+
+
+def test_a_weight_at_which_one_seed_diverged_is_not_recommended():
+    good = grid(POINTS) + grid(POINTS, seed=1)
+    risky = [*good, ending("bloop", 10.0, 1.0, 0.1, 0), ending("bloop", 10.0, math.nan, 0.1, 1)]
+    assert recommend(risky, allow=0.02)[0].lam == 0.3
+
+
+def test_a_method_whose_runs_all_diverged_has_nothing_to_compare():
+    records = [*grid(POINTS), ending("pcgrad", 0.1, math.inf, 1.0)]
+    assert recommend(records)[-1].text.startswith("pcgrad: nothing to compare, as its runs diverged")
+
+
+def test_a_method_beyond_the_allowance_names_its_closest_weight():
+    records = grid([("mixed", 0.0, 1.0, 10.0), ("mixed", 0.1, 1.2, 9.0), ("mixed", 0.3, 1.1, 8.0)])
+    (mixed,) = recommend(records)
+    assert mixed.text == "mixed: no λ keeps main within the allowance (closest: λ = 0.3, main +10.0 %)"
+    assert (mixed.lam, mixed.main, mixed.aux) == (None, None, None)
+
+
+def test_a_weight_of_0_is_main_alone_whatever_the_method():
+    records = grid([("mixed", 0.0, 1.0, 10.0), ("bloop", 0.0, 1.0, 9.9), ("bloop", 0.1, 2.0, 1.0)])
+    (bloop,) = recommend(records)
+    assert bloop.text.startswith("bloop: no λ keeps main within the allowance")
+
+
+def test_the_best_rho_is_chosen_and_named():
+    def bloop(rho, aux):
+        record = ending("bloop", 0.3, 1.0, aux)
+        return replace(record, spec=replace(record.spec, rho=rho))
+
+    (best,) = recommend([ending("mixed", 0.0, 1.0, 10.0), bloop(0.01, 6.0), bloop(0.1, 5.0)])
+    assert best.rho == 0.1
+    assert best.text.startswith("bloop, λ = 0.3, ρ = 0.1: ")
+
+
+def test_a_relative_weight_is_named_as_such_and_is_another_option_than_the_same_absolute_one():
+    absolute = ending("bloop", 0.3, 1.0, 6.0)
+    relative = replace(ending("bloop", 0.3, 1.0, 5.0), spec=replace(absolute.spec, relative=True))
+    (best,) = recommend([ending("mixed", 0.0, 1.0, 10.0), relative, absolute])
+    assert best.relative
+    assert best.text.startswith("bloop, relative λ = 0.3: main +0.0 %, aux −50.0 %")
+
+
+def test_negative_losses_are_written_as_losses_and_more_is_worse():
+    points = [("mixed", 0.0, -2.0, 0.5), ("mixed", 0.1, -1.98, -1.5), ("mixed", 0.2, -1.9, -3.0)]
+    (mixed,) = recommend(grid(points), allow=0.02)
+    assert mixed.text.startswith("mixed, λ = 0.1: main −2 → −1.98, aux 0.5 → −1.5")
+
+
+def test_a_change_that_rounds_to_0_has_no_minus():
+    (mixed,) = recommend(grid([("mixed", 0.0, 1.0, 10.0), ("mixed", 0.1, 0.9999, 9.0)]))
+    assert "main +0.0 %" in mixed.text
+
+
+def test_main_alone_that_ends_at_0_needs_an_absolute_allowance():
+    records = grid([("mixed", 0.0, 0.0, 10.0), ("mixed", 0.1, 0.005, 9.0)])
+    with pytest.raises(ValueError, match="main loss of 0, so the allowance must be a difference of losses"):
+        recommend(records, allow=0.02)
+    (mixed,) = recommend(records, allow=0.01, absolute=True)
+    assert mixed.text.startswith("mixed, λ = 0.1: main 0 → 0.005, aux −10.0 %")
+
+
+def test_one_seed_that_ends_at_0_does_not_prevent_a_percentage():
+    points = [("mixed", 0.0, 0.0, 10.0), ("mixed", 0.1, 0.0, 9.0)]
+    records = grid(points) + grid([(method, lam, 1.0, aux) for method, lam, _, aux in points], seed=1)
+    assert recommend(records)[0].text.startswith("mixed, λ = 0.1: main +0.0 ± 0.0 %, aux −10.0 ± 0.0 %")
+
+
+def test_an_aux_of_main_alone_that_is_0_still_ranks():
+    records = grid([("mixed", 0.0, 1.0, 0.0), ("mixed", 0.1, 1.0, 2.0), ("mixed", 0.2, 1.0, 1.0)])
+    assert recommend(records)[0].lam == 0.2
+
+
+def test_runs_with_different_settings_are_not_mixed():
+    records = grid(POINTS)
+    other = [replace(record, spec=replace(record.spec, settings={"epochs": 5})) for record in records]
+    with pytest.raises(ValueError, match=r"same settings, but these differ in epochs \(not recorded, 5\)"):
+        recommend(records + other)
+
+
+def test_runs_of_two_problems_are_not_mixed():
+    with pytest.raises(ValueError, match="one problem at one scale"):
+        recommend([*grid(POINTS), ending("mixed", 0.0, 1.0, 1.0, problem="weights")])
+
+
+def two_methods(bloop, mixed):
+    """Runs of main alone, bloop and mixed with these final aux losses, one for each seed."""
+    return [
+        ending(method, lam, 1.0, aux[seed], seed)
+        for method, lam, aux in (("mixed", 0.0, [10.0] * len(bloop)), ("bloop", 0.3, bloop), ("mixed", 0.1, mixed))
+        for seed in range(len(bloop))
+    ]
+
+
+VERDICTS = {
+    "clear": (two_methods([4, 5, 6], [8, 9, 10.1]), "bloop wins: its aux is lower than that of mixed by more than"),
+    "paired": (two_methods([1, 5, 9], [2, 6, 9.9]), "bloop wins: its aux is lower than that of mixed by more than"),
+    "noise": (two_methods([4, 9, 4], [5, 5, 8]), "Undecided between bloop and mixed: the difference in aux is within"),
+    "one seed": (two_methods([4], [8]), "Undecided: bloop has the lowest aux, but one seed does not tell its spread."),
+    "alone": (
+        [*two_methods([4, 4], [8, 8])[:4], ending("mixed", 0.1, 9.0, 1.0), ending("mixed", 0.1, 9.0, 1.0, seed=1)],
+        "bloop wins: no other method keeps main within the allowance.",
+    ),
+    "none": (
+        [ending("mixed", 0.0, 1.0, 1.0), ending("mixed", 0.1, 9.0, 1.0), ending("bloop", 0.1, 9.0, 1.0)],
+        "No method keeps main within the allowance.",
+    ),
+    "main in doubt": (
+        grid([*POINTS[:2], ("bloop", 0.3, 0.97, 6.0)]) + grid([*POINTS[:2], ("bloop", 0.3, 1.06, 6.0)], seed=1),
+        "Undecided: bloop has the lowest aux, but its main may be beyond the allowance.",
+    ),
+    "one method": (two_methods([4], [8])[:2], ""),
+}
+
+
+@pytest.mark.parametrize(("records", "sentence"), VERDICTS.values(), ids=VERDICTS)
+def test_the_verdict_names_the_winner_or_why_there_is_none(records, sentence):
+    said = verdict(recommend(records))
+    assert said.startswith(sentence)
+    assert bool(said) == bool(sentence)
 
 
 def test_without_main_alone_there_is_nothing_to_compare_with():

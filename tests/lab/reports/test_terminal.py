@@ -6,8 +6,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from gradsurgery.lab.reports.terminal import print_summary
-from tests.lab.reports.synthetic_runs import run, sweep
+from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
+from tests.lab.reports.synthetic_runs import ending, run, sweep
 
 
 def printed(records, **options):
@@ -62,3 +62,28 @@ def test_stored_text_is_not_parsed_as_markup(name):
 def test_a_run_without_losses_neither_diverged_nor_has_a_table():
     assert printed([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))]) == []
     assert printed([replace(run(), metrics=())]) == []
+
+
+def recommended(records):
+    console = Console(file=StringIO(), width=200)
+    print_recommendations(records, console)
+    return console.file.getvalue().splitlines()
+
+
+def test_recommendations_end_with_the_verdict():
+    points = [("mixed", 0.0, 10.0), ("mixed", 0.1, 9.0), ("bloop", 0.1, 5.0)]
+    lines = recommended([ending(method, lam, 1.0, aux, seed) for method, lam, aux in points for seed in (0, 1)])
+    assert lines[0] == "If main may be 2 % worse than main alone (training losses):"
+    assert lines[1].startswith("  bloop, λ = 0.1: main +0.0 ± 0.0 %, aux −50.0")
+    assert lines[-1].startswith("  bloop wins: its aux is lower than that of mixed")
+
+
+def test_a_sweep_without_main_alone_prints_no_recommendation():
+    assert recommended([run()]) == []
+
+
+def test_main_alone_that_ends_at_0_says_why_there_is_no_recommendation():
+    records = [ending("mixed", 0.0, 0.0, 1.0), ending("mixed", 0.1, 0.0, 1.0)]
+    assert recommended(records) == [
+        "No recommendation: main alone ends with a main loss of 0, so the allowance must be a difference of losses."
+    ]

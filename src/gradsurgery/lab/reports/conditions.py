@@ -14,14 +14,19 @@ _MAX_LENGTH = 16
 def condition_warnings(records: Sequence[RunRecord]) -> list[str]:
     """A sentence if finished runs differ in their settings, and one if they differ in versions or hardware."""
     finished = [record for record in records if record.status == "done"]
-    differing_settings = _differing(record.spec.settings for record in finished)
+    settings = differing_settings(finished)
     differing_info = _differing(_conditions(record) for record in finished)
     sentences = []
-    if differing_settings:
-        sentences.append(f"These runs have different settings, compare with care: {differing_settings}.")
+    if settings:
+        sentences.append(f"These runs have different settings, compare with care: {settings}.")
     if differing_info:
         sentences.append(f"These runs were trained under different conditions, compare with care: {differing_info}.")
     return sentences
+
+
+def differing_settings(records: Iterable[RunRecord]) -> str:
+    """The settings in which the runs differ, each with its values; empty if there are none."""
+    return _differing(record.spec.settings for record in records)
 
 
 def condition_tables(records: Sequence[RunRecord]) -> str:

@@ -1,42 +1,17 @@
-"""Which λ to use: the lowest aux whose main is at most so much worse than training on main alone.
-
-Main alone is ``mixed`` with λ = 0. Runs are compared with the main-alone run of the same seed, on held-out losses where
-the problem has any:
-
-    change = mean over seeds of (loss - loss of main alone) / |loss of main alone|
-"""
+"""Which λ to use: the lowest aux whose main is at most so much worse than training on main alone."""
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gradsurgery.lab.reports.looks import number
-from gradsurgery.lab.reports.series import Point, final_point
-from gradsurgery.lab.run import RunRecord, RunSpec
-
-Choice = tuple[str, float | None, float | None, bool]
-"""A method with its λ and ρ, and whether λ is relative."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """How one loss compares with that of main alone: relative differences, paired by seed."""
-
-    mean: float
-    spread: float
-    """Standard deviation over seeds; NaN for one seed."""
-
-    @property
-    def text(self) -> str:
-        """For example ``+1.4 %``, or with several seeds ``+1.4 ± 0.3 %``."""
-        spread = "" if math.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
-        return f"{100 * self.mean:+.1f}{spread} %".replace("-", "\N{MINUS SIGN}")
+from gradsurgery.lab.reports.options import Change, Option, collect_options
+from gradsurgery.lab.run import RunRecord
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The λ (and ρ) to use with one method, or None for both changes if no λ keeps main within the allowance."""
+    """The λ (and ρ) to use with one method; None for both, and for the changes, if main is beyond the allowance."""
 
     method: str
     lam: float | None
@@ -51,27 +26,15 @@ class Recommendation:
     aux: Change | None
     certain: bool
     """Whether main stays within the allowance by more than the standard error over seeds; False for a single seed."""
-
-    @property
-    def text(self) -> str:
-        """One sentence, such as ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``."""
-        if self.main is None or self.aux is None:
-            return f"{self.method}: no λ keeps main within the allowance"
-        names = {"relative λ" if self.relative else "λ": self.lam, "ρ": self.rho}
-        choice = "".join(f", {name} = {number(value)}" for name, value in names.items() if value is not None)
-        doubt = ""
-        if self.seeds == 1:
-            doubt = " (one seed: no verdict)"
-        elif not self.certain:
-            doubt = f" (within the spread of {self.seeds} seeds: no verdict)"
-        return f"{self.method}{choice}: main {self.main.text}, aux {self.aux.text}{doubt}"
+    text: str
+    """One sentence, such as ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``."""
 
 
 def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
     """For each method, the λ and ρ with the lowest aux among those whose main stays within the allowance.
 
     Args:
-        records: runs of one problem at one scale; main alone (``mixed`` with λ = 0) is among them.
+        records: runs of one problem, scale and settings; main alone (``mixed`` with λ = 0) is among them.
         allow: how much worse main may be than main alone: 0.02 for 2 %.
         absolute: whether ``allow`` is a difference of losses rather than a fraction.
 
@@ -80,62 +43,67 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
     """
     if not (math.isfinite(allow) and allow >= 0):
         raise ValueError(f"the allowance for main is a number of at least 0, but got {allow}")
-    records = [record for record in records if record.status == "done"]
-    split = "test" if any(final_point(record, "test") for record in records) else "train"
-    baseline = main_alone(records, split)
-    if not baseline:
-        raise ValueError(
-            "a recommendation compares with main alone, but there is no finished run of it: train mixed with λ = 0"
-        )
-    if not absolute and any(main == 0 for main, _ in baseline.values()):
-        raise ValueError("main alone ends at a loss of 0, so an allowance as a fraction of it means nothing")
-    options: dict[str, list[Recommendation]] = {}
-    for (method, lam, rho, relative), points in _final_points(records, split).items():
-        within = options.setdefault(method, [])
-        seeds = sorted(points.keys() & baseline.keys())
-        if not seeds or (method, lam) == ("mixed", 0.0):
-            continue
-        pairs = [(points[seed], baseline[seed]) for seed in seeds]
-        excess = [(end[0] - alone[0]) / (1.0 if absolute else abs(alone[0])) for end, alone in pairs]
-        mean = statistics.fmean(excess)
-        if mean <= allow:
-            error = statistics.stdev(excess) / math.sqrt(len(excess)) if len(excess) > 1 else math.inf
-            main, aux = (_change([(end[loss], alone[loss]) for end, alone in pairs]) for loss in (0, 1))
-            certain = mean + error <= allow
-            within.append(Recommendation(method, lam, rho, relative, split, len(seeds), main, aux, certain))
-    best = [
-        min(within, key=_aux) if within else Recommendation(method, None, None, False, split, 0, None, None, False)
-        for method, within in options.items()
-    ]
-    return sorted(best, key=_aux)
+    options = collect_options(records)
+    if not absolute and any(option.main.alone == 0 for each in options.by_method.values() for option in each):
+        raise ValueError("main alone ends with a main loss of 0, so the allowance must be a difference of losses")
+    recommendations = []
+    for method, candidates in options.by_method.items():
+        within = [option for option in candidates if option.excess(absolute=absolute) <= allow]
+        if within:
+            best = min(within, key=_aux)
+            recommendations.append(_recommend(best, options.split, best.is_certain(allow, absolute=absolute)))
+        else:
+            text = describe_excess(method, candidates)
+            recommendations.append(Recommendation(method, None, None, False, options.split, 0, None, None, False, text))
+    return sorted(recommendations, key=_aux)
 
 
-def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
-    """The final losses of training on main alone, by seed."""
-    points = _final_points(records, split)
-    return points.get(("mixed", 0.0, None, False), {})
+def describe_excess(method: str, candidates: Sequence[Option]) -> str:
+    """A sentence for a method whose main is beyond the allowance with every option."""
+    if not candidates:
+        return f"{method}: nothing to compare, as its runs diverged or have other seeds than main alone"
+    closest = min(candidates, key=lambda option: option.main.difference)
+    if closest.lam is None:
+        return f"{method}: main {closest.main.text} is beyond the allowance"
+    nearest = f"closest: {closest.hyperparameters}, main {closest.main.text}"
+    return f"{method}: no λ keeps main within the allowance ({nearest})"
 
 
-def _final_points(records: Iterable[RunRecord], split: str) -> Mapping[Choice, dict[int, Point]]:
-    """Final losses by method, λ and ρ, then by seed; runs that diverged are left out."""
-    points: dict[Choice, dict[int, Point]] = {}
-    for record in records:
-        spec = record.spec
-        by_seed = points.setdefault(_choice(spec), {})
-        if (point := final_point(record, split)) is not None:
-            by_seed[spec.seed] = point
-    return points
+def verdict(recommendations: Sequence[Recommendation]) -> str:
+    """Which method wins, or why that is undecided; empty for fewer than two methods.
+
+    A method wins if its aux is lower than that of the next one by more than the standard deviation over seeds of their
+    difference, and if its main is within the allowance beyond doubt.
+    """
+    within = [each for each in recommendations if each.aux is not None]
+    if len(recommendations) < 2:
+        return ""
+    if not within:
+        return "No method keeps main within the allowance."
+    first = within[0]
+    if first.seeds == 1:
+        return f"Undecided: {first.method} has the lowest aux, but one seed does not tell its spread."
+    if not first.certain:
+        return f"Undecided: {first.method} has the lowest aux, but its main may be beyond the allowance."
+    if len(within) == 1:
+        return f"{first.method} wins: no other method keeps main within the allowance."
+    second = within[1]
+    assert first.aux is not None
+    assert second.aux is not None
+    ours, theirs = first.aux.differences, second.aux.differences
+    gaps = [theirs[seed] - ours[seed] for seed in ours.keys() & theirs.keys()]
+    if len(gaps) > 1 and statistics.fmean(gaps) > statistics.stdev(gaps):
+        return f"{first.method} wins: its aux is lower than that of {second.method} by more than the spread over seeds."
+    return (
+        f"Undecided between {first.method} and {second.method}: the difference in aux is within the spread over seeds."
+    )
 
 
-def _choice(spec: RunSpec) -> Choice:
-    return spec.method, spec.lam, spec.rho, spec.relative
+def _recommend(option: Option, split: str, certain: bool) -> Recommendation:
+    text = option.text if certain else f"{option.text} ({option.doubt})"
+    fields = option.method, option.lam, option.rho, option.relative, split, option.seeds, option.main, option.aux
+    return Recommendation(*fields, certain, text)
 
 
-def _change(pairs: Sequence[Point]) -> Change:
-    """The relative difference of each pair (loss, loss of main alone)."""
-    relative = [(end - alone) / abs(alone) if alone else math.inf for end, alone in pairs]
-    return Change(statistics.fmean(relative), statistics.stdev(relative) if len(relative) > 1 else math.nan)
-
-
-def _aux(recommendation: Recommendation) -> float:
-    return math.inf if recommendation.aux is None else recommendation.aux.mean
+def _aux(option: Option | Recommendation) -> float:
+    return math.inf if option.aux is None else option.aux.difference

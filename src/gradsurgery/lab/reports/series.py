@@ -105,15 +105,20 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
         ValueError: if the runs belong to several problems or scales, whose losses cannot be compared.
     """
     records = list(records)
-    origins = sorted({f"{record.spec.problem} at {record.spec.scale}" for record in records})
-    if len(origins) > 1:
-        raise ValueError(f"a report covers one problem at one scale, but got runs of {' and '.join(origins)}")
+    check_origin(records)
     if any(record.spec.lam and record.spec.method == "mixed" for record in records) and _is_shared(records):
         records = [record for record in records if not is_main_alone(record.spec)]
     return [
         Series(look, tuple(record for record in records if variant_of(record.spec) == variant))
         for variant, look in assign_looks(record.spec for record in records).items()
     ]
+
+
+def check_origin(records: Iterable[RunRecord]) -> None:
+    """Raise ``ValueError`` if the runs belong to several problems or scales, whose losses cannot be compared."""
+    origins = sorted({f"{record.spec.problem} at {record.spec.scale}" for record in records})
+    if len(origins) > 1:
+        raise ValueError(f"a report covers one problem at one scale, but got runs of {' and '.join(origins)}")
 
 
 def is_main_alone(spec: RunSpec) -> bool:

@@ -10,8 +10,9 @@ from rich.text import Text
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.reports.comparison import compare
 from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.reports.options import main_alone
 from gradsurgery.lab.reports.outcomes import outcome_sentences
-from gradsurgery.lab.reports.recommend import recommend
+from gradsurgery.lab.reports.recommend import recommend, verdict
 from gradsurgery.lab.run import RunRecord
 
 
@@ -48,23 +49,29 @@ def print_recommendations(
     absolute: bool = False,
     required: bool = False,
 ) -> None:
-    """Print the best λ of each method, if main may be a little worse than main alone.
+    """Print the best λ of each method if main may be a little worse than main alone, and which method wins.
 
     Args:
         records: runs of one problem at one scale.
         console: where to print.
         allow: how much worse main may be.
         absolute: whether ``allow`` is a difference of losses rather than a fraction.
-        required: raise ``UserError`` if nothing can be recommended, instead of printing nothing.
+        required: raise ``UserError`` if nothing can be recommended, instead of printing at most the reason.
     """
     try:
         recommendations = recommend(records, allow, absolute=absolute)
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
+        if main_alone(records, "train") or main_alone(records, "test"):
+            console.print(Text(f"No recommendation: {error}."), soft_wrap=True)
+        return
+    if not recommendations:
         return
     amount = f"{allow:g}" if absolute else f"{100 * allow:g} %"
     where = {"test": "held-out losses", "train": "training losses"}[recommendations[0].split]
     console.print(Text(f"If main may be {amount} worse than main alone ({where}):"), soft_wrap=True)
     for recommendation in recommendations:
         console.print(Text(f"  {recommendation.text}"), soft_wrap=True)
+    if sentence := verdict(recommendations):
+        console.print(Text(f"  {sentence}"), soft_wrap=True)

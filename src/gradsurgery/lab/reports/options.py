@@ -1,0 +1,169 @@
+"""The options that a recommendation chooses from: each method, λ and ρ, compared with training on main alone.
+
+Main alone is ``mixed`` with λ = 0. A run is paired with the main-alone run of the same seed, on held-out losses where
+the problem has any:
+
+    change = mean over seeds (loss - loss of main alone) / |mean over seeds of the loss of main alone|
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradsurgery.lab.reports.conditions import differing_settings
+from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.reports.series import Point, check_origin, final_point, is_main_alone
+from gradsurgery.lab.run import RunRecord, RunSpec
+
+
+@dataclass(frozen=True)
+class Change:
+    """How one loss compares with that of main alone."""
+
+    alone: float
+    """The loss of main alone, as a mean over the same seeds."""
+    differences: Mapping[int, float]
+    """The loss less that of main alone, by seed."""
+
+    @property
+    def difference(self) -> float:
+        """The mean difference of losses."""
+        return statistics.fmean(self.differences.values())
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean difference; infinite for one seed."""
+        return _deviation(self.differences) / math.sqrt(len(self.differences))
+
+    @property
+    def mean(self) -> float:
+        """The mean difference as a fraction of main alone; NaN if main alone ends at 0."""
+        return self.difference / abs(self.alone) if self.alone else math.nan
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds as a fraction of main alone; NaN for one seed, or if main alone is 0."""
+        many = len(self.differences) > 1 and self.alone
+        return _deviation(self.differences) / abs(self.alone) if many else math.nan
+
+    @property
+    def text(self) -> str:
+        """For example ``+1.4 %``, or with several seeds ``+1.4 ± 0.3 %``.
+
+        A percentage needs a loss that starts and stays above 0; otherwise both losses, such as ``0.2 → −1.3 ± 0.1``.
+        """
+        if self.alone > 0 and self.alone + self.difference >= 0:
+            spread = "" if math.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
+            change = round(100 * self.mean, 1) + 0.0  # no negative zero
+            return f"{change:+.1f}{spread} %".replace("-", "\N{MINUS SIGN}")
+        spread = f" ± {number(_deviation(self.differences))}" if len(self.differences) > 1 else ""
+        return f"{number(self.alone)} → {number(self.alone + self.difference)}{spread}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A method with its λ and ρ, and what it does to both losses."""
+
+    method: str
+    lam: float | None
+    rho: float | None
+    relative: bool
+    """Whether λ is in units of |g_main| / |g_aux|: ``gs.relative(lam)``."""
+    main: Change
+    aux: Change
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds were compared."""
+        return len(self.main.differences)
+
+    @property
+    def hyperparameters(self) -> str:
+        """For example ``λ = 0.3, ρ = 0.01``; empty for a method without any."""
+        values = {"relative λ" if self.relative else "λ": self.lam, "ρ": self.rho}
+        return ", ".join(f"{name} = {number(value)}" for name, value in values.items() if value is not None)
+
+    @property
+    def text(self) -> str:
+        """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``."""
+        name = f"{self.method}, {self.hyperparameters}" if self.hyperparameters else self.method
+        return f"{name}: main {self.main.text}, aux {self.aux.text}"
+
+    @property
+    def doubt(self) -> str:
+        """What to add if main is within an allowance by less than the standard error."""
+        return "one seed: no verdict" if self.seeds == 1 else f"within the spread of {self.seeds} seeds: no verdict"
+
+    def excess(self, *, absolute: bool = False) -> float:
+        """How much worse main is than main alone: a fraction, or a difference of losses."""
+        return self.main.difference if absolute else self.main.mean
+
+    def is_certain(self, allow: float, *, absolute: bool = False) -> bool:
+        """True if main is within the allowance by more than the standard error over seeds; False for one seed."""
+        unit = 1.0 if absolute else abs(self.main.alone)
+        return self.excess(absolute=absolute) + self.main.error / unit <= allow
+
+
+@dataclass(frozen=True)
+class Options:
+    """All options of a sweep."""
+
+    split: str
+    """Whether losses are on ``test`` or ``train`` data."""
+    by_method: Mapping[str, Sequence[Option]]
+    """In the order of the runs. Empty for a method that has nothing to compare: its runs diverged."""
+
+
+def collect_options(records: Iterable[RunRecord]) -> Options:
+    """Compare each method, λ and ρ with main alone.
+
+    A λ at which any run diverged is no option. λ = 0 is none either: it is main alone.
+
+    Raises:
+        ValueError: if the runs are not those of one problem, scale and settings, or if main alone is not among them.
+    """
+    records = [record for record in records if record.status == "done"]
+    check_origin(records)
+    if differing := differing_settings(records):
+        raise ValueError(f"a recommendation needs runs with the same settings, but these differ in {differing}")
+    split = "test" if any(final_point(record, "test") for record in records) else "train"
+    alone = main_alone(records, split)
+    if not alone:
+        raise ValueError(
+            "a recommendation compares with main alone, but there is no finished run of it: train mixed with λ = 0"
+        )
+    by_method: dict[str, list[Option]] = {}
+    for spec, by_seed in _by_choice(records, split):
+        options = by_method.setdefault(spec.method, [])
+        pairs = {seed: (end, alone[seed]) for seed, end in by_seed.items() if end and seed in alone}
+        if pairs and None not in by_seed.values():
+            main, aux = (_compare(pairs, loss) for loss in (0, 1))
+            options.append(Option(spec.method, spec.lam, spec.rho, spec.relative, main, aux))
+    return Options(split, by_method)
+
+
+def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
+    """The final losses of training on main alone, by seed."""
+    ends = {record.spec.seed: final_point(record, split) for record in records if is_main_alone(record.spec)}
+    return {seed: end for seed, end in ends.items() if end is not None}
+
+
+def _by_choice(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
+    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None for a run that diverged."""
+    choices: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
+    for record in records:
+        spec = record.spec
+        if spec.lam != 0:
+            _, by_seed = choices.setdefault((spec.method, spec.lam, spec.rho, spec.relative), (spec, {}))
+            by_seed[spec.seed] = final_point(record, split)
+    return choices.values()
+
+
+def _compare(pairs: Mapping[int, tuple[Point, Point]], loss: int) -> Change:
+    alone = statistics.fmean(alone[loss] for _, alone in pairs.values())
+    return Change(alone, {seed: end[loss] - alone[loss] for seed, (end, alone) in pairs.items()})
+
+
+def _deviation(differences: Mapping[int, float]) -> float:
+    return statistics.stdev(differences.values()) if len(differences) > 1 else math.inf
