@@ -54,7 +54,7 @@ class Vector:
     __array_ufunc__ = None  # numpy scalar * Vector goes to __rmul__
 
     def __init__(self, weights: Mapping[str, Scalar], gram: Gram) -> None:
-        self.weights = dict(weights)
+        self.weights = weights
         self._gram = gram
 
     def __add__(self, other: Vector) -> Vector:
