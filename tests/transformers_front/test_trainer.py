@@ -85,7 +85,9 @@ def test_accumulation_of_token_losses_is_the_large_batch(tmp_path, steps):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"compute_aux_loss": lambda model, inputs: model(**inputs).square_loss}], ids=str
+    "given",
+    [{}, {"compute_aux_loss": lambda model, inputs: model(**inputs).square_loss}],
+    ids=["dataset", "function"],
 )
 def test_accumulation_of_mean_losses_is_the_large_batch(tmp_path, given):
     def parameters(size, steps):
