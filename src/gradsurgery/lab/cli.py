@@ -41,6 +41,7 @@ _EXAMPLES = """examples:
   gradsurgery sweep weights --process 0/2@host:1234            the first of two machines that train together
   gradsurgery sweep my_problem.py:smooth                       a problem of your own, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped    and a method of your own
+  gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1       on the Ray cluster in RAY_ADDRESS
   gradsurgery report lipschitz                                 write the report of the stored runs again
   gradsurgery recommend lipschitz --allow 2%                   the best λ if main may be 2 % worse than main alone
   gradsurgery export lipschitz runs.parquet                    a table for pandas
@@ -153,10 +154,19 @@ def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cores-per-run",
+        "--cpus-per-run",
         type=_cores,
         metavar="N",
         help="numbers depend on it, so it is recorded (default: 1, or all with an accelerator)",
     )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="train on a Ray cluster (default: the one in RAY_ADDRESS, or a local Ray)",
+    )
+    parser.add_argument("--gpus-per-run", type=_gpus, metavar="N", help="with --ray: the GPUs of each run (default: 0)")
     parser.add_argument("--process", metavar="0/2@HOST:PORT", help="one of several that train together; or auto")
 
 
@@ -230,14 +240,18 @@ def _train(
     options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec], limit: int | None = None
 ) -> list[RunRecord]:
     """Train the runs and return their records; of processes that train together only the leader has any."""
-    from gradsurgery.lab.sweeps import ProgressBar, sweep
+    from gradsurgery.lab.sweeps import ProgressBar, RayOptions, ray_connection, sweep
     from gradsurgery.lab.sweeps.adaptive import train_adaptively
 
+    if options.gpus_per_run is not None and options.ray is None:
+        raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
+    ray = None if options.ray is None else RayOptions(options.ray or None, options.gpus_per_run or 0)
     train = partial(
         sweep,
         chosen,
         folder=options.folder,
         cores_per_run=options.cores_per_run,
+        ray=ray,
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
     )
@@ -245,9 +259,10 @@ def _train(
     if options.process:
         from gradsurgery.lab.train.multihost import is_leader, join
 
-        if options.workers is not None or options.cores_per_run is not None:
+        if (options.workers, options.cores_per_run, ray) != (None, None, None):
             raise UserError(
-                "processes that train together share every run, so --process takes no --workers and no --cores-per-run"
+                "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
+                "and no --ray"
             )
         if limit is not None:
             raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
@@ -257,7 +272,7 @@ def _train(
             with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
                 train(runs, store, listener=ProgressBar(Console(quiet=True)), workers=workers)
             return []
-    with Store(_store_path(options)) as store, ProgressBar(console) as bar:
+    with ray_connection(ray), Store(_store_path(options)) as store, ProgressBar(console) as bar:
         train_some = partial(train, store=store, listener=bar, workers=workers)
         return train_some(runs) if limit is None else train_adaptively(runs, train_some, limit)
 
@@ -401,6 +416,10 @@ def _workers(text: str) -> int:
 
 def _cores(text: str) -> int:
     return _whole_number("the number of cores per run", text, least=1)
+
+
+def _gpus(text: str) -> int:
+    return _whole_number("the number of GPUs per run", text, least=0)
 
 
 def _whole_number(what: str, text: str, least: int) -> int:

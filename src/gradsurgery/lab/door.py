@@ -12,7 +12,7 @@ from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweeps import ProgressBar
+from gradsurgery.lab.sweeps import ProgressBar, RayOptions, ray_connection
 from gradsurgery.lab.sweeps import sweep as train_grid
 from gradsurgery.lab.sweeps.adaptive import train_adaptively
 from gradsurgery.method import Method
@@ -30,6 +30,8 @@ def sweep(
     scale: str | None = None,
     workers: int | None = None,
     cores_per_run: int | None = None,
+    ray: bool | str = False,
+    gpus_per_run: int = 0,
     data_dir: str | Path | None = None,
     checkpoint_every: float = 60.0,
     quiet: bool = False,
@@ -51,7 +53,9 @@ def sweep(
         scale: a scale of the problem; by default its first.
         workers: processes that share the runs; by default one per core. 0 trains in this process and raises what a run
             raises.
-        cores_per_run: cores of each worker; by default 1, or all on an accelerator.
+        cores_per_run: cores of each run; by default 1, or all on an accelerator.
+        ray: train on a Ray cluster, given by its address; True for the one in ``RAY_ADDRESS``, or a local Ray.
+        gpus_per_run: GPUs of each run on Ray.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints, for problems that save any.
         quiet: whether to print no progress.
@@ -81,8 +85,11 @@ def sweep(
         settings={name: str(value) for name, value in (settings or {}).items()},
         main_alone=True,
     )
+    if gpus_per_run and not ray:
+        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
+    cluster = RayOptions(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None
     console = Console(markup=False, highlight=False, emoji=False, quiet=quiet)
-    with Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
+    with ray_connection(cluster), Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
 
         def train(some: Sequence[RunSpec]) -> list[RunRecord]:
             return train_grid(
@@ -93,6 +100,7 @@ def sweep(
                 listener=bar,
                 workers=workers,
                 cores_per_run=cores_per_run,
+                ray=cluster,
                 data_dir=None if data_dir is None else Path(data_dir),
                 checkpoint_every=checkpoint_every,
             )

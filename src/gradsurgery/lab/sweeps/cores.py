@@ -1,4 +1,4 @@
-"""How many cores a run gets, and how many runs train at once.
+"""How many cores a run gets, how many runs train at once, and which accelerator each sees.
 
 Rounding depends on the number of threads, and training amplifies it: a sum over four million elements already differs
 between one core and two. So every run trains on the same number of cores, however few runs are left to train.
@@ -9,9 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import takewhile
+from typing import TypeVar
 
 from gradsurgery.lab.errors import UserError
+
+T = TypeVar("T")
 
 
 def available_cores() -> list[int]:
@@ -19,46 +24,71 @@ def available_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
-def assign_cores(workers: int | None, cores_per_run: int | None) -> list[list[int]]:
-    """The cores of each worker.
+@dataclass(frozen=True)
+class Place:
+    """Where a worker trains."""
+
+    cores: list[int]
+    accelerators: list[str] | None = None
+    """As ``CUDA_VISIBLE_DEVICES`` names them; None for all that this process sees."""
+
+
+def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]:
+    """The place of each worker.
 
     Args:
-        workers: the number of workers; None for as many as have cores of their own, or 1 on an accelerator.
-        cores_per_run: the number of cores of each; None for 1, or on an accelerator for all.
+        workers: the number of workers; None for one per accelerator, or without any as many as have cores of their own.
+        cores_per_run: the number of cores of each; None for 1, or on accelerators for an equal part of all.
     """
-    cores = available_cores()
-    accelerator = (workers is None or cores_per_run is None) and has_accelerator()
+    cores, accelerators = available_cores(), cuda_devices()
+    count = len(accelerators)
+    if not count and (workers is None or cores_per_run is None):
+        count = int(has_accelerator())
     if cores_per_run is None:
-        cores_per_run = len(cores) if accelerator else 1
+        cores_per_run = max(len(cores) // count, 1) if count else 1
     if cores_per_run > len(cores):
         raise UserError(f"a run has at most the {len(cores)} cores that this process may use, but got {cores_per_run}")
     if workers is None:
-        workers = 1 if accelerator else len(cores) // cores_per_run
-    # if there are too few cores, workers share them: each still has the same number
+        workers = count or len(cores) // cores_per_run
+    # if there are too few cores or accelerators, workers share them: each still has the same number
     return [
-        [cores[(worker * cores_per_run + number) % len(cores)] for number in range(cores_per_run)]
+        Place(
+            _share(cores, worker, cores_per_run),
+            _share(accelerators, worker, max(len(accelerators) // workers, 1)) if accelerators else None,
+        )
         for worker in range(workers)
     ]
 
 
-@contextmanager
-def limit_children(cores: Sequence[int]) -> Iterator[None]:
-    """Limit processes that this thread starts inside the block to these cores.
+def _share(items: Sequence[T], worker: int, size: int) -> list[T]:
+    """The next ``size`` items for this worker, from the start again after the last."""
+    return [items[(worker * size + number) % len(items)] for number in range(size)]
 
-    They inherit the limit, so it holds before a library is loaded and counts the cores. Where the system cannot pin a
-    process, environment variables limit the threads of XLA, OpenMP and Accelerate.
+
+@contextmanager
+def limit_children(place: Place) -> Iterator[None]:
+    """Limit processes that this thread starts inside the block to a place.
+
+    They inherit the limit, so it holds before a library is loaded and counts cores or devices. Where the system cannot
+    pin a process, ``thread_limits`` apply.
     """
-    if hasattr(os, "sched_setaffinity"):
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, cores)
-        try:
+    variables = {} if place.accelerators is None else {"CUDA_VISIBLE_DEVICES": ",".join(place.accelerators)}
+    if not hasattr(os, "sched_setaffinity"):
+        with _environment({**variables, **thread_limits(len(place.cores))}):
             yield
-        finally:
-            os.sched_setaffinity(0, before)
-    else:
-        names = ("NPROC", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-        with _environment(dict.fromkeys(names, str(len(cores)))):
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, place.cores)
+    try:
+        with _environment(variables):
             yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def thread_limits(cores: int) -> dict[str, str]:
+    """Environment variables that limit the threads of XLA, OpenMP and Accelerate to a number of cores."""
+    return dict.fromkeys(("NPROC", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), str(cores))
 
 
 @contextmanager
@@ -73,6 +103,21 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def cuda_devices() -> list[str]:
+    """The CUDA devices that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        question = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]  # CUDA has another order of indices
+        try:
+            visible = subprocess.run(question, capture_output=True, text=True, check=True).stdout.replace("\n", ",")
+        except (OSError, subprocess.CalledProcessError):
+            return []
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    return list(takewhile(lambda name: name != "-1", names))  # as in CUDA, -1 hides itself and what follows
 
 
 def has_accelerator() -> bool:

@@ -23,3 +23,12 @@ class TrainingOptions:
     """The user's own methods, which each worker registers."""
     raise_errors: bool
     """Raise what a run raises; otherwise go on with the next run. The run is recorded as failed either way."""
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """Where a sweep on Ray trains, and what each run gets there besides its cores."""
+
+    address: str | None = None
+    """Of the cluster. None for the one in ``RAY_ADDRESS``, or a local Ray for the time of the sweep."""
+    gpus_per_run: int = 0

@@ -1,7 +1,7 @@
 """A sweep trains every run of a grid once, however often it is started, killed, or run beside another sweep."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 from gradsurgery.lab.declaration import Problem
@@ -9,10 +9,10 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import own_methods
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweeps.cores import assign_cores, available_cores
+from gradsurgery.lab.sweeps.cores import Place, assign_places, available_cores
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.listener import Listener
-from gradsurgery.lab.sweeps.options import TrainingOptions
+from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
 from gradsurgery.lab.sweeps.workers import train_in_workers
 
 
@@ -25,6 +25,7 @@ def sweep(
     listener: Listener,
     workers: int | None = None,
     cores_per_run: int | None = None,
+    ray: RayOptions | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
 ) -> list[RunRecord]:
@@ -40,16 +41,24 @@ def sweep(
         store: has the runs that are done, and gets the others.
         folder: checkpoints go below it.
         listener: is told of the progress.
-        workers: the number of processes. None for as many as have cores of their own, or for one on an accelerator.
+        workers: the number of processes. None for as many as have cores of their own, or for one per accelerator.
             0 trains in this process, on whatever cores it has, and raises what a run raises: for debugging, and for
             processes on several machines that train every run together.
-        cores_per_run: the number of cores of each worker. None for 1, or on an accelerator for all.
+        cores_per_run: the number of cores of each worker. None for 1, or on accelerators for an equal part of all.
+        ray: train on a Ray cluster instead of in workers; a run has one core there unless ``cores_per_run`` says more.
         data_dir: a folder that stands in for the hub.
         checkpoint_every: seconds between two checkpoints of a run.
     """
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
-    cores = [available_cores()] if workers == 0 else assign_cores(workers, cores_per_run)
+    if ray is not None and workers is not None:
+        raise UserError("workers are processes on this machine, so training on Ray takes none")
+    places: list[Place] = []
+    if ray is not None:
+        cores = cores_per_run or 1
+    else:
+        places = [Place(available_cores())] if workers == 0 else assign_places(workers, cores_per_run)
+        cores = len(places[0].cores)
     runs = list({run.key: run for run in runs}.values())
     listener.sweep_started(len(runs))
     missing = {run.key: run for run in runs}
@@ -60,24 +69,29 @@ def sweep(
         elif record.status == "failed":
             store.begin(record.spec, {})  # try again; failed runs are skipped
     if missing:
-        _warn_about_conditions(stored, len(cores[0]), listener)
+        _warn_about_conditions(stored, cores, listener)
 
     options = TrainingOptions(
         folder,
         data_dir,
         checkpoint_every,
-        cores=len(cores[0]),
+        cores=cores,
         methods=own_methods(),
         raise_errors=workers == 0,
     )
-    if workers == 0:
+    events: Generator[Event]
+    if ray is not None:
+        from gradsurgery.lab.sweeps.ray import train_on_ray  # loads ray
+
+        events = train_on_ray(problem, list(missing.values()), store, options, ray)
+    elif workers == 0:
         from gradsurgery.lab.sweeps.training import train_runs  # loads jax
 
         # all runs: of processes that train together, only the leader knows which are missing
         events = train_runs(problem, runs, store, options)
     else:
         grid = list(missing.values())
-        events = train_in_workers(problem, grid, store.path, cores[: len(grid)], options)
+        events = train_in_workers(problem, grid, store.path, places[: len(grid)], options)
     with closing(events):
         for event in events:
             _tell(listener, event)
@@ -88,6 +102,15 @@ def sweep(
         if record.spec.key in missing and record.status == "done":  # another sweep has trained it
             listener.run_done(record.spec, record.final, trained=False)
     return records
+
+
+def ray_connection(ray: RayOptions | None) -> AbstractContextManager[None]:
+    """Keeps one connection to Ray, or one local Ray, for all sweeps inside the block; None for no Ray at all."""
+    if ray is None:
+        return nullcontext()
+    from gradsurgery.lab.sweeps.ray import connected  # loads ray
+
+    return connected(ray.address)
 
 
 def _stored(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:

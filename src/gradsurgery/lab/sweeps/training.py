@@ -1,19 +1,17 @@
 """Train runs one by one: claim a run in the store, train it to its end, record every row."""
 
-import json
 import shutil
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import asdict
 
 from gradsurgery.lab.declaration import Problem, Task
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.method import make_method
-from gradsurgery.lab.run import Metrics, Run, RunSpec
+from gradsurgery.lab.run import Metrics, RunSpec
 from gradsurgery.lab.store import Store, StoreError
 from gradsurgery.lab.sweeps.environment import environment
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.options import TrainingOptions
+from gradsurgery.lab.sweeps.recording import make_run, outcome, record_start, run_folder, train
 from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader
 
 _POLL_SECONDS = 0.5
@@ -71,29 +69,15 @@ def _has_ended(run: RunSpec, store: Store) -> bool:
 def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
     """Train one run, from what an interrupted attempt has saved or from the start."""
     started = time.monotonic()
-    interrupted = store.get(spec.key)
-    store.begin(spec, environment(options.cores))
-    folder = options.folder / "checkpoints" / spec.key
-    if interrupted and folder.is_dir() and any(folder.iterdir()):
-        cores = interrupted.info.get("cores", "unknown")
-        if cores != options.cores:
-            store.begin(spec, {"cores": f"{cores}, then {options.cores}"})
+    record_start(spec, store, options, environment(options.cores))
+    folder = run_folder(spec, options)
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(
-        spec,
-        make_method(spec.method, spec.lam, spec.rho, relative=spec.relative),
-        folder,
-        checkpoint_every=options.checkpoint_every,
-        flush=store.flush_to_disk,
-    )
+    run = make_run(spec, folder, options, flush=store.flush_to_disk)
     row: Metrics = {}
-    for row in task.train(run):
+    for row in train(task, run):
         store.log(spec.key, row)
         yield Advanced(spec, run.progress, row)
-    if not row:
-        raise UserError(f"training {spec.problem} ended without a row: yield at least one")
-    samples = {"samples": json.dumps([asdict(sample) for sample in run.samples])} if run.samples else {}
-    store.finish(spec.key, seconds=time.monotonic() - started, **samples)
+    store.finish(spec.key, seconds=time.monotonic() - started, **outcome(run))
     if is_leader():
         shutil.rmtree(folder, ignore_errors=True)
     yield Done(spec, row)

@@ -21,7 +21,7 @@ from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweeps.child_process import REPORTED, train_in_child
-from gradsurgery.lab.sweeps.cores import limit_children
+from gradsurgery.lab.sweeps.cores import Place, limit_children
 from gradsurgery.lab.sweeps.events import Event
 from gradsurgery.lab.sweeps.options import TrainingOptions
 
@@ -33,7 +33,7 @@ def train_in_workers(
     problem: Problem,
     runs: Sequence[RunSpec],
     store_path: Path,
-    cores: Sequence[Sequence[int]],
+    places: Sequence[Place],
     options: TrainingOptions,
 ) -> Generator[Event]:
     """Train runs in worker processes until all have ended.
@@ -42,14 +42,14 @@ def train_in_workers(
         problem: the problem of all runs.
         runs: the runs to train.
         store_path: the SQLite file.
-        cores: the cores of each worker.
+        places: the cores and accelerators of each worker.
         options: see ``TrainingOptions``.
     """
     arguments = []
-    for worker in range(len(cores)):
-        first = worker * len(runs) // len(cores)
-        arguments.append(_pickle(problem, [*runs[first:], *runs[:first]], options))
-    with _started(arguments, store_path, cores) as workers:
+    for worker in range(len(places)):
+        first = worker * len(runs) // len(places)
+        arguments.append(pickle_arguments(problem, [*runs[first:], *runs[:first]], options))
+    with _started(arguments, store_path, places) as workers:
         while workers:
             for pipe in workers.keys() & set(wait(list(workers))):
                 try:
@@ -63,7 +63,7 @@ def train_in_workers(
                 yield message
 
 
-def _pickle(*arguments: Any) -> bytes:
+def pickle_arguments(*arguments: Any) -> bytes:
     """Pickle for workers; functions that they cannot import, as those of a notebook or a script, go by value."""
     try:
         return cloudpickle.dumps(arguments)
@@ -75,15 +75,15 @@ def _pickle(*arguments: Any) -> bytes:
 
 
 @contextmanager
-def _started(arguments: Sequence[bytes], store_path: Path, cores: Sequence[Sequence[int]]) -> Iterator[Workers]:
+def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Place]) -> Iterator[Workers]:
     """Start workers. In the end stop those that still train: their runs continue from a checkpoint next time."""
     context = multiprocessing.get_context("spawn")  # jax does not survive a fork
     workers: Workers = {}
     try:
-        for own_arguments, own_cores in zip(arguments, cores, strict=True):
+        for own_arguments, place in zip(arguments, places, strict=True):
             pipe, child_pipe = context.Pipe(duplex=False)
             process = context.Process(target=train_in_child, args=(child_pipe, own_arguments, store_path))
-            with limit_children(own_cores), _hidden_main_module():
+            with limit_children(place), _hidden_main_module():
                 process.start()
             workers[pipe] = process
             child_pipe.close()  # the child's copy alone is open, so its exit closes the pipe

@@ -1,0 +1,37 @@
+"""Copies of a run's folder as bytes, so that it can follow its run from one machine to another."""
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+from typing import TypeAlias
+
+Fingerprint: TypeAlias = list[tuple[str, int, int]]
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """Names, sizes and times of all files below a folder: changes when one of them is written."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+
+
+def pack(folder: Path) -> bytes:
+    """A folder with all its files as one archive; empty if there is no such folder, or nothing in it."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return b""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return buffer.getvalue()
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Replace a folder by a packed one. A process that is killed here leaves the new folder or none, never a part."""
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    if archive:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(new, filter="data")
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)

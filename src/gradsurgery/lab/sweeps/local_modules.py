@@ -1,0 +1,55 @@
+"""The user's own modules, which other machines do not have: their sources travel with a sweep."""
+
+import importlib
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+
+
+def collect_sources(names: Iterable[str]) -> dict[str, bytes]:
+    """The sources of the user's own modules, and of the neighbours that they have imported, by relative path.
+
+    Neighbours are modules from the same folder. Installed packages stay where they are: every machine has its own.
+
+    Args:
+        names: modules that define the user's problem and methods; ``__main__`` stands for a script.
+    """
+    tops = {name.partition(".")[0] for name in names} - {"gradsurgery"}
+    folders = {path.parent for top in tops if (path := _path(top))} - _installed()
+    loaded = {name for name in list(sys.modules) if "." not in name} - {"__main__", "gradsurgery"}
+    sources = {}
+    for path in {path for name in loaded if (path := _path(name)) and path.parent in folders}:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            sources[str(file.relative_to(path.parent))] = file.read_bytes()
+    return sources
+
+
+def install_sources(sources: Mapping[str, bytes]) -> None:
+    """Make modules importable in this process, for as long as it lives. They replace modules of the same names."""
+    if not sources:
+        return
+    folder = Path(mkdtemp(prefix="gradsurgery-"))
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(source)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    tops = {Path(name).parts[0].removesuffix(".py") for name in sources}
+    for module in [module for module in sys.modules if module.partition(".")[0] in tops]:
+        del sys.modules[module]
+
+
+def _path(name: str) -> Path | None:
+    """The file of a loaded module, or the folder of a package; None for any other."""
+    module = sys.modules.get(name)
+    folders = list(getattr(module, "__path__", []))
+    file = folders[0] if folders else getattr(module, "__file__", None)
+    path = None if file is None else Path(file).resolve()
+    return path if path and (path.is_dir() or path.suffix == ".py") else None
+
+
+def _installed() -> set[Path]:
+    site = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
+    return {Path(folder).resolve() for folder in (*sysconfig.get_paths().values(), *site)}

@@ -1,0 +1,238 @@
+"""A sweep on a Ray cluster: every run is a task, and this process, the driver, alone writes the store.
+
+Tasks stream their rows to the driver. If a node is lost, the driver starts its runs again, each from the last copy of
+its folder. Ray's own retries are off: they replay a task from its start and expect the same messages again, while a run
+that continues from what it saved skips some.
+"""
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gradsurgery.lab.declaration import Problem
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.run import Metrics, RunSpec
+from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.sweeps.cores import available_cores, thread_limits
+from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
+from gradsurgery.lab.sweeps.folder_copy import pack, unpack
+from gradsurgery.lab.sweeps.local_modules import collect_sources
+from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
+from gradsurgery.lab.sweeps.ray_task import Ended, Message, Raised, Row, Saved, Started, TaskArguments, train_in_task
+from gradsurgery.lab.sweeps.recording import record_start, run_folder
+from gradsurgery.lab.sweeps.workers import pickle_arguments
+
+try:
+    import ray
+except ModuleNotFoundError as error:
+    raise UserError('gradsurgery.lab.sweeps.ray needs ray: pip install "gradsurgery[ray]"') from error
+
+RETRIES = 3
+"""How often a run is started again after its node or its process was lost."""
+_POLL_SECONDS = 1.0
+
+
+def train_on_ray(
+    problem: Problem, runs: Sequence[RunSpec], store: Store, options: TrainingOptions, cluster: RayOptions
+) -> Generator[Event]:
+    """Train runs on a Ray cluster until all have ended. Runs that another sweep has claimed are left to it.
+
+    Args:
+        problem: the problem of all runs.
+        runs: the runs to train, all with the same settings.
+        store: claims and records runs. It is not touched if no node can train a run.
+        options: see ``TrainingOptions``.
+        cluster: where to train, and what each run gets there.
+    """
+    if not runs:
+        return
+    modules = [problem.task, *(method.__module__ for method in options.methods.values())]
+    arguments = TaskArguments(collect_sources(modules), pickle_arguments(problem, options))
+    with connected(cluster.address):
+        driver = _Driver(ray.put(arguments), store, options, cluster.gpus_per_run)
+        try:
+            yield from driver.train(runs)
+        finally:
+            driver.stop()
+
+
+@dataclass
+class _Attempt:
+    """A run in training."""
+
+    spec: RunSpec
+    claim: ExitStack
+    retries: int = 0
+    started: float | None = None
+    """When the first task began to train; None while it waits for a node."""
+    row: Metrics | None = None
+    """The last row."""
+
+
+class _Driver:
+    """Submits tasks and records what they yield."""
+
+    def __init__(self, arguments: Any, store: Store, options: TrainingOptions, gpus: int) -> None:
+        self._arguments, self._store, self._options, self._gpus = arguments, store, options, gpus
+        self._training: dict[Any, _Attempt] = {}  # by the stream of messages
+        self._task = ray.remote(train_in_task).options(
+            num_cpus=options.cores,
+            num_gpus=gpus,
+            max_retries=0,
+            num_returns="streaming",
+            runtime_env={"env_vars": thread_limits(options.cores)},
+        )
+
+    def train(self, runs: Sequence[RunSpec]) -> Generator[Event]:
+        self._slots()  # raises if no node fits
+        pending = list(runs)
+        while pending or self._training:
+            pending = self._submit(pending)
+            ready: list[Any] = []
+            if self._training:
+                ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
+            elif pending:
+                time.sleep(_POLL_SECONDS)
+            if not ready:
+                self._slots()  # all nodes that fit may be lost
+            for stream in ready:
+                yield from self._receive(stream)
+
+    def stop(self) -> None:
+        """Cancel what still trains: its runs continue from the last copies of their folders next time."""
+        for stream in list(self._training):
+            ray.cancel(stream, force=True)
+            self._training.pop(stream).claim.close()
+
+    def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
+        """Submit as many runs as can be claimed and twice as many as fit, and return the others.
+
+        An autoscaling cluster starts nodes for tasks that wait.
+        """
+        left, room = [], 2 * self._slots() - len(self._training)
+        for run in pending:
+            record = self._store.get(run.key)
+            if record is not None and record.status != "running":  # another sweep has trained it
+                continue
+            claim = ExitStack()
+            if room <= 0 or not claim.enter_context(self._store.claim(run.key)):
+                claim.close()
+                left.append(run)
+                continue
+            self._start(_Attempt(run, claim))
+            room -= 1
+        return left
+
+    def _start(self, attempt: _Attempt) -> None:
+        files = pack(run_folder(attempt.spec, self._options))
+        self._training[self._task.remote(self._arguments, attempt.spec, files)] = attempt
+
+    def _receive(self, stream: Any) -> Iterator[Event]:
+        """Record the next message of a task."""
+        attempt = self._training[stream]
+        try:
+            yield from self._record(attempt, ray.get(next(stream)))
+            return
+        except (StoreError, UserError):
+            raise
+        except StopIteration:
+            pass
+        except ray.exceptions.RayTaskError as error:  # before training began: the arguments could not be loaded
+            cause = error.cause or error
+            yield self._fail(attempt, f"{type(cause).__name__}: {cause}")
+        except ray.exceptions.RayError as error:
+            if attempt.retries < RETRIES:
+                attempt.retries += 1
+                self._start(self._training.pop(stream))
+                return
+            yield self._fail(attempt, f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
+        except Exception as error:  # the store refuses the row
+            ray.cancel(stream, force=True)
+            yield self._fail(attempt, f"{type(error).__name__}: {error}")
+        self._training.pop(stream).claim.close()
+
+    def _record(self, attempt: _Attempt, message: Message) -> Iterator[Event]:
+        spec = attempt.spec
+        match message:
+            case Started(environment):
+                record_start(spec, self._store, self._options, environment)
+                attempt.started = attempt.started or time.monotonic()
+            case Row(fraction, metrics):
+                self._store.log(spec.key, metrics)
+                attempt.row = metrics
+                yield Advanced(spec, fraction, metrics)
+            case Saved(files):
+                self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
+                unpack(files, run_folder(spec, self._options))
+            case Ended(info):
+                assert attempt.started is not None
+                assert attempt.row is not None
+                self._store.finish(spec.key, seconds=time.monotonic() - attempt.started, **info)
+                shutil.rmtree(run_folder(spec, self._options), ignore_errors=True)
+                yield Done(spec, attempt.row)
+            case Raised(reason, mistake):
+                if not mistake:
+                    yield self._fail(attempt, reason)
+                    return
+                if attempt.started is not None:
+                    self._store.fail(spec.key, reason)
+                raise UserError(mistake)
+
+    def _fail(self, attempt: _Attempt, reason: str) -> Failed:
+        self._store.begin(attempt.spec, {})
+        self._store.fail(attempt.spec.key, reason)
+        return Failed(attempt.spec, reason)
+
+    def _slots(self) -> int:
+        """How many runs the cluster can train at once, if it does nothing else; raises if none."""
+        cpus, gpus = self._options.cores, self._gpus
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        fit = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else 1e9) for node in nodes]
+        if not sum(fit):
+            largest: dict[str, float] = max(
+                nodes, key=lambda node: (node.get("GPU", 0) if gpus else 0, node.get("CPU", 0)), default={}
+            )
+            raise UserError(
+                f"a run needs a node with {_amounts(cpus, gpus)}, but no node of the Ray cluster has as many "
+                f"(the largest has {_amounts(largest.get('CPU', 0), largest.get('GPU', 0))})"
+            )
+        return int(sum(fit))
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start a local Ray that ends with the block. A connection that exists is used."""
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if address.startswith("ray://"):
+        raise UserError(
+            f"runs stream their rows, which Ray Client cannot do, but got {address}: give HOST:PORT of the head node, "
+            "on a machine of the cluster or through ray job submit"
+        )
+    local: dict[str, Any] = (
+        {"num_cpus": len(available_cores()), "include_dashboard": False} if address == "local" else {}
+    )
+    try:
+        host, _, port = address.rpartition(":")
+        if port.isdecimal():
+            socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would try for minutes
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"there is no Ray cluster at {address} ({str(error).splitlines()[0]})") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _amounts(cpus: float, gpus: float) -> str:
+    counted = [f"{number:g} {kind}{'' if number == 1 else 's'}" for number, kind in ((cpus, "CPU"), (gpus, "GPU"))]
+    return " and ".join(counted if gpus else counted[:1])

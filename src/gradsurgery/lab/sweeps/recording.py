@@ -1,0 +1,52 @@
+"""What every way of training a run shares: its folder, its start in the store, its rows and its outcome."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from gradsurgery.lab.declaration import Task
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.method import make_method
+from gradsurgery.lab.run import Metrics, Run, RunSpec, Setting
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps.options import TrainingOptions
+
+
+def run_folder(spec: RunSpec, options: TrainingOptions) -> Path:
+    """The folder that a run has until it is done."""
+    return options.folder / "checkpoints" / spec.key
+
+
+def record_start(spec: RunSpec, store: Store, options: TrainingOptions, environment: dict[str, Setting]) -> None:
+    """Mark a run as running. If it continues on another number of cores, its record says so."""
+    interrupted = store.get(spec.key)
+    store.begin(spec, environment)
+    folder = run_folder(spec, options)
+    if interrupted and folder.is_dir() and any(folder.iterdir()):
+        cores = interrupted.info.get("cores", "unknown")
+        if cores != options.cores:
+            store.begin(spec, {"cores": f"{cores}, then {options.cores}"})
+
+
+def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Callable[[], None] | None = None) -> Run:
+    """The run as its training function sees it."""
+    method = make_method(spec.method, spec.lam, spec.rho, relative=spec.relative)
+    run = Run(spec, method, folder, checkpoint_every=options.checkpoint_every)
+    if flush is not None:
+        run.flush = flush
+    return run
+
+
+def train(task: Task, run: Run) -> Iterator[Metrics]:
+    """Train a run and yield its rows, at least one."""
+    row: Metrics = {}
+    for row in task.train(run):
+        yield row
+    if not row:
+        raise UserError(f"training {run.spec.problem} ended without a row: yield at least one")
+
+
+def outcome(run: Run) -> dict[str, Setting]:
+    """What a trained run adds to its record besides rows."""
+    return {"samples": json.dumps([asdict(sample) for sample in run.samples])} if run.samples else {}
