@@ -12,6 +12,7 @@ from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps.cores import Place, assign_places, available_cores
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.listener import Listener
+from gradsurgery.lab.sweeps.network_folder import network_file_system
 from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
 from gradsurgery.lab.sweeps.workers import train_in_workers
 
@@ -70,6 +71,7 @@ def sweep(
             store.begin(record.spec, {})  # try again; failed runs are skipped
     if missing:
         _warn_about_conditions(stored, cores, listener)
+        _warn_about_network(store, listener)
 
     options = TrainingOptions(
         folder,
@@ -125,6 +127,15 @@ def _warn_about_conditions(stored: Sequence[RunRecord], cores: int, listener: Li
         listener.warning(
             f"{len(others)} of {len(known)} stored runs of this grid used another number of cores "
             f"({' or '.join(sorted(set(others)))}; now {cores}), and numbers depend on it: compare with care"
+        )
+
+
+def _warn_about_network(store: Store, listener: Listener) -> None:
+    """Warn if two machines might use this store."""
+    if kind := network_file_system(store.path.parent):
+        listener.warning(
+            f"{store.path.parent} is on a network file system ({kind}), where the store is safe for one machine at a "
+            "time: do not sweep into it from two, which would damage it; --ray trains on several"
         )
 
 
