@@ -29,7 +29,9 @@ def run(method="bloop", lam=0.1, rho=None, seed=0, steps=20, status="done", dive
             losses |= {"main_test": 0.05 + main * 1.1, "aux_test": aux + 0.02 * noise.random()}
         if diverged and done > 0.5:
             losses = dict.fromkeys(losses, math.nan)
-        rows.append({"step": row * 50.0, **losses, "surgery/cos_main_aux": noise.uniform(-1, 1)})
+        conflict = float(noise.random() < 0.8 * done)
+        diagnostics = {"surgery/removed": gain * conflict * noise.random(), "surgery/conflict": conflict}
+        rows.append({"step": row * 50.0, **losses, **diagnostics})
     settings = {"steps": steps * 50, "batch_size": 128, "learning_rate": 3e-4, "optimiser": "adam", "warm_up": True}
     spec = RunSpec("lipschitz", "demo", method, lam=lam, rho=rho, seed=seed, settings=settings)
     return RunRecord(
@@ -45,6 +47,11 @@ def sweep(seeds=3, lams=LAMS, methods=METHODS, **options):
         for lam in lams
         for seed in range(seeds)
     ]
+
+
+def main_alone(seeds=3, **options):
+    """Mixed with λ = 0."""
+    return [run("mixed", 0.0, seed=seed, **options) for seed in range(seeds)]
 
 
 def ending(method, lam, main, aux, seed=0, problem="lipschitz"):

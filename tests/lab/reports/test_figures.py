@@ -3,7 +3,7 @@ import pytest
 from gradsurgery.lab.reports.figures import COLUMN, PAGE, draw_fronts, draw_mixed_loss
 from gradsurgery.lab.reports.looks import look
 from gradsurgery.lab.reports.series import group_runs
-from tests.lab.reports.synthetic_runs import LAMS, run, sweep
+from tests.lab.reports.synthetic_runs import LAMS, main_alone, run, sweep
 
 
 def lines(panel, **properties):
@@ -28,6 +28,17 @@ def test_fronts_are_drawn_for_train_on_the_left_and_test_on_the_right():
         assert len(panel.collections) == 2 * 4, "horizontal and vertical error bars for each method"
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["bloop", "mixed", "dynamic_barrier", "pcgrad"]
+
+
+def test_main_alone_is_a_black_star_within_the_axes():
+    alone = main_alone()
+    figure = draw_fronts(group_runs(sweep() + alone), alone)
+    for panel, split in zip(figure.axes, ("train", "test"), strict=True):
+        [[(main, aux)]] = lines(panel, color="#000000", marker="*")
+        assert main == pytest.approx(sum(record.final[f"main_{split}"] for record in alone) / 3)
+        assert panel.get_xlim()[0] < main < panel.get_xlim()[1]
+        assert panel.get_ylim()[0] < aux < panel.get_ylim()[1]
+    assert figure.legends[0].get_texts()[-1].get_text() == "main alone"
 
 
 def test_error_bars_span_one_standard_deviation():

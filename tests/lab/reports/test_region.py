@@ -69,3 +69,21 @@ def test_a_range_no_wider_than_rounding_is_degenerate(best, worst, degenerate):
 def test_dominated_points_do_not_widen_the_region():
     outlier = ending("mixed", 100.0, 1e7, 1e7)
     assert region_of_fronts(group_runs([*sweep(), outlier]), "train") == region_of_fronts(group_runs(sweep()), "train")
+
+
+@pytest.mark.parametrize(
+    ("logarithmic", "loss", "extended"),
+    [
+        (False, 0.0, (0.0, 2.0)),
+        (False, 4.0, (1.0, 4.0)),
+        (False, 4.1, (1.0, 2.0)),
+        (False, 1.5, (1.0, 2.0)),
+        (True, 0.3, (0.3, 2.0)),
+        (True, 7.9, (1.0, 7.9)),
+        (True, 8.1, (1.0, 2.0)),
+        (True, 0.0, (1.0, 2.0)),
+        (True, -1.0, (1.0, 2.0)),
+    ],
+)
+def test_a_range_is_extended_to_losses_up_to_twice_its_width_away(logarithmic, loss, extended):
+    assert LossRange(1.0, 2.0, logarithmic).extend([loss]) == LossRange(*extended, logarithmic)

@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -8,8 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+import gradsurgery as gs
+from gradsurgery.lab.grid import powers_of_ten
 from gradsurgery.lab.reports.report import write_report
-from tests.lab.reports.synthetic_runs import LAMS, METHODS, ending, run, sweep
+from tests.lab.reports.synthetic_runs import LAMS, METHODS, ending, main_alone, run, sweep
 
 
 class Page(HTMLParser):
@@ -98,7 +101,7 @@ def test_the_style_loads_nothing(report):
 
 def test_every_method_is_in_the_controls_the_table_and_the_data(page):
     names = ["bloop", "mixed", "dynamic_barrier", "pcgrad"]
-    assert [button["data-method"] for button in page.find("button") if "data-method" in button] == names * 2
+    assert [button["data-method"] for button in page.find("button") if "data-method" in button] == names * 3
     assert len(page.find("th", scope="row")) >= len(METHODS)
     assert [series["label"] for series in page.data["series"]] == names
     assert len({series["colour"] for series in page.data["series"]}) == len(names)
@@ -140,11 +143,47 @@ def test_a_name_cannot_break_the_script(tmp_path, no_figures):
     assert Page(path).data["series"][0]["label"] == "</script>"
 
 
-def test_long_trajectories_are_thinned_and_keep_their_end(tmp_path, no_figures):
+def test_long_curves_are_thinned_and_keep_their_ends(tmp_path, no_figures):
     record = run(steps=2000)
-    layer = Page(write_report([record], tmp_path, "long")).data["series"][0]["layers"]["train"]["trajectories"]
-    assert 100 < len(layer["x"]) <= 201
-    assert layer["x"][-2:] == [pytest.approx(record.final["main_train"], rel=1e-5), None]
+    (curves,) = Page(write_report([record], tmp_path, "long")).data["series"][0]["curves"]
+    assert len(curves["step"]) == len(curves["main_train"]) == 200
+    assert [curves["step"][index] for index in (0, -1)] == [0.0, 100_000.0]
+    assert curves["main_train"][-1] == pytest.approx(record.final["main_train"], rel=1e-3)
+
+
+def test_diagnostics_are_averaged_over_a_tenth_of_the_run(tmp_path, no_figures):
+    rows = tuple({"step": float(k), "main_train": 1.0, "aux_train": 1.0, "surgery/conflict": k % 2} for k in range(20))
+    (curves,) = Page(write_report([replace(run(), metrics=rows)], tmp_path, "s")).data["series"][0]["curves"]
+    assert curves["surgery/conflict"] == [0.0] + [0.5] * 19
+    assert "surgery/removed" not in curves
+
+
+def test_recommendations_are_on_top_of_the_page(tmp_path, no_figures):
+    points = [("mixed", 0.0, 1.0, 10.0), ("mixed", 0.1, 1.03, 8.0), ("bloop", 0.3, 1.0, 6.0)]
+    records = [ending(*point, seed) for point in points for seed in (0, 1)]
+    page = write_report(records, tmp_path, "s").read_text("utf-8")
+    section = page.split('<h2 id="advice-heading">')[1].split("</section>")[0]
+    assert section.count("<tr>") == 3, "a heading, and allowances that say the same in one row"
+    low, high = section.split("<tr>")[2:]
+    assert low.startswith('<th scope="row">1 %, 2 %</th>')
+    assert "mixed: no λ keeps main within the allowance (closest: λ = 0.1, main +3.0 ± 0.0 %)" in low
+    assert "bloop, λ = 0.3: main +0.0 ± 0.0 %, aux −40.0 ± 0.0 %" in low
+    assert high.startswith('<th scope="row">5 %, 10 %</th>')
+    assert "<strong>bloop wins: its aux is lower than that of mixed" in high
+
+
+def test_a_sweep_that_cannot_be_compared_says_why(tmp_path, no_figures):
+    records = [ending("mixed", 0.0, 0.0, 1.0), ending("mixed", 0.1, 0.0, 1.0)]
+    page = write_report(records, tmp_path, "s").read_text("utf-8")
+    assert "No recommendation: main alone ends with a main loss of 0" in page
+    assert "advice-heading" not in write_report([run()], tmp_path, "s").read_text("utf-8")
+
+
+def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
+    grid = itertools.product(gs.METHODS, powers_of_ten(-4, 0, 20), range(10))
+    records = [run(method, lam, seed=seed, steps=40) for method, lam, seed in grid]
+    assert len(records) == 2000
+    assert write_report(records + main_alone(10), tmp_path, "large").stat().st_size < 10e6
 
 
 UNUSUAL = {

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gradsurgery.lab.reports.recommend import recommend
 from gradsurgery.lab.reports.report import write_report
-from tests.lab.reports.synthetic_runs import ending, run, sweep
+from tests.lab.reports.synthetic_runs import ending, main_alone, run, sweep
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -24,11 +25,14 @@ def with_negative(record, name):
 
 REPORTS = {
     "sweep": sweep(),
+    "main alone": sweep() + main_alone(),
+    "several rho and main alone": sweep(seeds=1) + sweep(seeds=1, methods={"bloop": 0.5, "mgda": None}) + main_alone(1),
     "negative": sweep(negative=True),
     "several rho": sweep() + sweep(methods={"bloop": 0.5, "mgda": None}, lams=(0.1,)),
     "negative on test": [with_negative(record, "aux_test") for record in sweep(seeds=1)],
     "outlier": [*sweep(seeds=1), ending("mixed", 100.0, 1e9, 1e9)],
     "one run": [run()],
+    "one row": [ending("mixed", lam, 1.0 + lam, 2.0 - lam) for lam in (0.1, 0.2)],
     "diverged": [run(diverged=True)],
 }
 
@@ -71,7 +75,8 @@ class Visit:
     def controls(self):
         pressed = "[...document.querySelectorAll('button')].map(e => e.ariaPressed)"
         opened = "document.querySelectorAll('details[open]').length"
-        return self.page.evaluate(f"[{pressed}, {opened}, document.getElementById('mixture').value]")
+        sliders = "[...document.querySelectorAll('input')].map(e => e.value)"
+        return self.page.evaluate(f"[{pressed}, {opened}, {sliders}]")
 
 
 @pytest.fixture
@@ -138,22 +143,22 @@ def test_a_method_can_be_hidden_and_shown_again(visit):
     for chart in ("front", "mixed"):
         assert {trace["visible"] for trace in traces(page, chart, name="bloop")} == {False}
         assert all(trace["visible"] for trace in traces(page, chart) if trace["name"] != "bloop")
-    assert pressed(page, "[data-method=bloop]") == [False, False]
+    assert pressed(page, "[data-method=bloop]") == [False, False, False]
     assert count_markers(page) == before - 20
     button.press("Space")
     assert all(trace["visible"] for trace in traces(page))
-    assert (pressed(page, "[data-method=bloop]"), count_markers(page)) == ([True, True], before)
+    assert (pressed(page, "[data-method=bloop]"), count_markers(page)) == ([True, True, True], before)
 
 
 def test_switching_between_train_and_test(visit):
     page = visit()
     train, ranges = traces(page, name="bloop", meta="runs"), [axis(page, name)["range"] for name in ("xaxis", "yaxis")]
-    page.get_by_role("button", name="test").click()
+    page.get_by_role("button", name="test").first.click()
     assert traces(page, name="bloop", meta="runs")[0]["x"] != train[0]["x"]
     assert [axis(page, name)["range"] for name in ("xaxis", "yaxis")] != ranges
     assert "test" in page.locator("#front .xtitle").text_content()
-    assert pressed(page, "[data-split]") == [False, True]
-    page.get_by_role("button", name="train").click()
+    assert pressed(page, "[data-split]") == [False, True] * 2
+    page.get_by_role("button", name="train").first.click()
     assert traces(page, name="bloop", meta="runs") == train
 
 
@@ -181,9 +186,9 @@ def test_negative_losses_stay_on_a_linear_axis(visit):
 def test_an_axis_is_logarithmic_only_where_it_can_be(visit):
     page = visit("negative on test")
     assert axis(page, "yaxis")["type"] == "log"
-    page.get_by_role("button", name="test").click()
+    page.get_by_role("button", name="test").first.click()
     assert (axis(page, "yaxis")["type"], pressed(page, "[data-log=aux]")) == ("linear", [False])
-    page.get_by_role("button", name="train").click()
+    page.get_by_role("button", name="train").first.click()
     assert (axis(page, "yaxis")["type"], pressed(page, "[data-log=aux]")) == ("log", [True])
 
 
@@ -208,6 +213,83 @@ def test_the_slider_mixes_the_losses(visit):
     assert sorted(traces(page, "mixed", name="bloop", meta="train")[0]["y"]) == pytest.approx(sorted(aux), rel=1e-4)
     assert page.locator("#mixed .ytitle").text_content() == "0.00 main + 1.00 aux"
     page.locator("#mixture").fill("0.1")
+
+
+@pytest.mark.parametrize("name", ["main alone", "several rho and main alone"])
+def test_the_page_recommends_what_recommend_does(visit, name):
+    page = visit(name)
+    slider = page.locator("#allowance")
+    allowances = page.evaluate("JSON.parse(document.getElementById('data').textContent).allowances")
+    assert page.locator("#allowance-text").inner_text() == "2 %"
+    seen = set()
+    for position, allow in enumerate(allowances):
+        slider.fill(str(position))
+        expected = recommend(REPORTS[name], allow)
+        assert page.locator("#chosen li").all_inner_texts() == [each.text for each in expected]
+        marked = traces(page, meta="recommended")
+        assert len(marked) == sum(each.aux is not None for each in expected)
+        fronts = [(x, y) for trace in traces(page) if trace["meta"] in ("front", "dominated") for x, y in points(trace)]
+        assert all(point in fronts for trace in marked for point in points(trace))
+        seen.add(tuple(each.lam for each in expected))
+    assert len(seen) > 2, "the slider changes the recommendation"
+    slider.fill(str(allowances.index(0.02)))
+
+
+def points(trace):
+    return list(zip(trace["x"], trace["y"], strict=True))
+
+
+def test_main_alone_is_a_star_with_a_label(visit):
+    page = visit("main alone", LAPTOP)
+    (star,) = traces(page, meta="main alone")
+    ends = [record.final["main_test"] for record in main_alone()]
+    assert star["x"] == [pytest.approx(sum(ends) / 3, rel=1e-4)]
+    assert "main alone" in [text for text, _ in label_boxes(page)]
+    assert traces(visit(), meta="main alone") == []
+
+
+def test_a_report_without_main_alone_has_no_slider_for_the_allowance(visit):
+    assert not visit().locator("#allowance").is_visible()
+    assert not visit().locator("[data-curves]").first.is_visible()
+
+
+PANELS = ("main", "aux", "removed", "conflict")
+
+
+def curves(page, panel, name):
+    """The number of curves of a method in a panel: each ends with a gap."""
+    (trace,) = traces(page, f"curve-{panel}", name=name)
+    return trace["x"].count(None)
+
+
+def test_training_curves_show_the_recommended_runs_or_all(visit):
+    page = visit("main alone", LAPTOP)
+    for panel in PANELS:
+        assert [curves(page, panel, name) for name in ("bloop", "mixed", "pcgrad", "main alone")] == [3, 3, 0, 3]
+    page.get_by_role("button", name="all λ").click()
+    for panel in PANELS:
+        assert [curves(page, panel, name) for name in ("bloop", "mixed", "pcgrad", "main alone")] == [15, 15, 15, 3]
+    page.get_by_role("button", name="recommended λ").click()
+    assert curves(page, "main", "bloop") == 3
+
+
+def test_training_curves_follow_the_split_and_the_methods(visit):
+    page = visit("main alone", LAPTOP)
+    test = traces(page, "curve-main", name="bloop")[0]
+    page.get_by_role("button", name="train").last.click()
+    assert traces(page, "curve-main", name="bloop")[0]["y"] != test["y"]
+    page.get_by_role("button", name="test").last.click()
+    button = page.locator("[data-method=bloop]").last
+    button.click()
+    assert [trace["visible"] for trace in traces(page, "curve-aux", name="bloop")] == [False]
+    button.click()
+
+
+def test_panels_without_data_are_hidden(visit):
+    page = visit("outlier")
+    assert page.locator("#curve-removed").is_visible()
+    page = visit("one row", LAPTOP)
+    assert [page.locator(f"#curve-{panel}").is_visible() for panel in PANELS] == [True, True, False, False]
 
 
 def test_points_far_outside_the_chart_are_mentioned(visit):

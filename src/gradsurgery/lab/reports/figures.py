@@ -18,10 +18,19 @@ from matplotlib.style import context
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.looks import Look, lam_positions, lam_ticks, number
+from gradsurgery.lab.reports.looks import MAIN_ALONE, Look, lam_positions, lam_ticks, number
+from gradsurgery.lab.reports.options import main_alone
 from gradsurgery.lab.reports.pareto import front
-from gradsurgery.lab.reports.region import LossRange, range_of, region_of_fronts
-from gradsurgery.lab.reports.series import Point, Series, group_runs, loss_point, splits_with_points
+from gradsurgery.lab.reports.region import LossRange, drawn_region, range_of
+from gradsurgery.lab.reports.series import (
+    Point,
+    SeedGroup,
+    Series,
+    group_runs,
+    is_main_alone,
+    loss_point,
+    splits_with_points,
+)
 from gradsurgery.lab.run import RunRecord
 
 COLUMN, PAGE = 3.25, 6.75
@@ -48,7 +57,8 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
     # start from matplotlib's defaults, so that figures do not depend on the user's matplotlibrc
     with as_file(files("gradsurgery.lab.reports") / "figures.mplstyle") as style, context(["default", style]):
         groups = group_runs(records)
-        figures = dict(zip(OWN_FIGURES, (draw_fronts(groups), draw_mixed_loss(groups)), strict=True))
+        alone = [record for record in records if is_main_alone(record.spec)]
+        figures = dict(zip(OWN_FIGURES, (draw_fronts(groups, alone), draw_mixed_loss(groups)), strict=True))
         finished = [record for record in records if record.status == "done" and record.metrics]
         further = draw(finished) if draw and finished else {}
         for name, figure in {**figures, **further}.items():
@@ -61,23 +71,32 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
     return saved
 
 
-def draw_fronts(groups: Sequence[Series], *, trajectories: bool = False) -> Figure | None:
+def draw_fronts(
+    groups: Sequence[Series], alone: Sequence[RunRecord] = (), *, trajectories: bool = False
+) -> Figure | None:
     """The Pareto fronts; train left, test right. None if no run has finite final losses.
 
     A large marker is the mean over seeds at one λ, with an error bar of one standard deviation; small markers are
-    single runs. Means that another λ of the same method dominates are paler and not joined. ``trajectories`` adds the
-    losses during training as faint curves.
+    single runs. Means that another λ of the same method dominates are paler and not joined. The runs of main alone
+    are one black star, their mean. ``trajectories`` adds the losses during training as faint curves.
     """
     splits = splits_with_points(groups)
     if not splits:
         return None
-    figure, panels = _create_panels(len(splits), height=2.6, legend=[_legend_line(group.look) for group in groups])
+    legend = [_legend_line(group.look) for group in groups]
+    if any(main_alone(alone, split) for split in splits):
+        legend.append(Line2D([], [], **_marker(MAIN_ALONE, size=7), linestyle="", label=MAIN_ALONE.label))
+    figure, panels = _create_panels(len(splits), height=2.6, legend=legend)
     for panel, split in zip(panels, splits, strict=True):
-        region = region_of_fronts(groups, split)
+        alone_points = tuple(main_alone(alone, split).values())
+        region = drawn_region(groups, split, alone_points)
         for group in reversed(groups):  # the first, bloop, on top
             if trajectories:
                 _draw_trajectories(panel, group, split)
             _draw_front(panel, group, split)
+        if alone_points:
+            main, aux = SeedGroup(0.0, alone_points, runs=len(alone)).mean
+            panel.plot([main], [aux], **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
         _set_scale(panel, "x", region.main)
         _set_scale(panel, "y", region.aux)
         panel.set(title=split, xlabel="main loss", ylabel="auxiliary loss" if panel is panels[0] else "")

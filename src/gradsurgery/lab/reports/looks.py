@@ -47,6 +47,7 @@ _LOOKS = {
         Look("metabalance", "#A0785A", "h", "hexagon", "M0-5L4.3-2.5V2.5L0 5L-4.3 2.5V-2.5Z"),
     )
 }
+MAIN_ALONE = replace(_LOOKS["mgda"], label="main alone", colour="#000000")
 _OTHER = Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z")
 
 

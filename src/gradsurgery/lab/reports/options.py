@@ -99,10 +99,9 @@ class Option:
         """How much worse main is than main alone: a fraction, or a difference of losses."""
         return self.main.difference if absolute else self.main.mean
 
-    def is_certain(self, allow: float, *, absolute: bool = False) -> bool:
-        """True if main is within the allowance by more than the standard error over seeds; False for one seed."""
-        unit = 1.0 if absolute else abs(self.main.alone)
-        return self.excess(absolute=absolute) + self.main.error / unit <= allow
+    def safe_excess(self, *, absolute: bool = False) -> float:
+        """The excess plus its standard error over seeds; infinite for one seed."""
+        return self.excess(absolute=absolute) + self.main.error / (1.0 if absolute else abs(self.main.alone))
 
 
 @dataclass(frozen=True)

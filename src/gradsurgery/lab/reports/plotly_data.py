@@ -1,36 +1,46 @@
 """The data of the page's charts, ready for JSON; ``report.js`` only draws it."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gradsurgery.lab.reports.looks import lam_positions, lam_ticks, number
+from gradsurgery.lab.reports.curves import curve_data
+from gradsurgery.lab.reports.looks import MAIN_ALONE, lam_positions, lam_ticks, number, variant_of
+from gradsurgery.lab.reports.options import Option, collect_options, main_alone
 from gradsurgery.lab.reports.outcomes import hyperparameters
 from gradsurgery.lab.reports.pareto import front
-from gradsurgery.lab.reports.region import region_of_fronts
-from gradsurgery.lab.reports.series import Point, SeedGroup, Series, final_point, loss_point, splits_with_points
-from gradsurgery.lab.run import Metrics, RunSpec
+from gradsurgery.lab.reports.recommend import describe_excess, recommend
+from gradsurgery.lab.reports.region import drawn_region
+from gradsurgery.lab.reports.series import Point, SeedGroup, Series, final_point, is_main_alone, splits_with_points
+from gradsurgery.lab.run import RunRecord, RunSpec
 
-_MAX_TRAJECTORY_ROWS = 200  # keeps the page small
+ALLOWANCES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""The stops of the slider for the allowance."""
 
 
-def chart_data(groups: Sequence[Series]) -> dict[str, Any]:
+def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str, Any]:
     """Everything that the charts draw, by series and split. Non-finite losses become null."""
     splits = splits_with_points(groups)
+    alone = [record for record in records if is_main_alone(record.spec)]
     lams = (seeds.lam for group in groups for split in splits for seeds in group.by_lam(split))
     ticks = lam_ticks(lams, room=6)
     positions = lam_positions(ticks)
     return {
         "splits": splits,
-        "axes": {split: _axes(groups, split) for split in splits},
+        "axes": {split: _axes(groups, split, alone) for split in splits},
         "lam_ticks": {"positions": list(positions.values()), "labels": list(ticks.values())},
+        "allowances": ALLOWANCES,
+        "recommend": _recommendation_data(records, groups, splits),
+        "main_alone": _main_alone_data(alone, splits, len(records)),
         "series": [
             {
                 "label": group.look.label,
                 "colour": group.look.colour,
                 "symbol": group.look.symbol,
                 "layers": {split: _layers(group, split, ticks) for split in splits},
+                "curves": curve_data(group.records, len(records)),
                 "by_lam": {split: [_seed_group(seeds, positions) for seeds in group.by_lam(split)] for split in splits},
             }
             for group in groups
@@ -38,13 +48,70 @@ def chart_data(groups: Sequence[Series]) -> dict[str, Any]:
     }
 
 
-def _axes(groups: Sequence[Series], split: str) -> dict[str, Any]:
+def _main_alone_data(alone: Sequence[RunRecord], splits: Sequence[str], runs_on_page: int) -> dict[str, Any] | None:
+    """The mean over seeds of training on main alone; None if no such run has finite losses."""
+    layers = {}
+    for split in splits:
+        if points := tuple(main_alone(alone, split).values()):
+            seeds = SeedGroup(0.0, points, runs=len(alone))
+            layers[split] = _with_errors(_layer([(seeds.mean, _mean_hover_text(alone[0].spec, seeds))]), [seeds])
+    if not layers:
+        return None
+    look = MAIN_ALONE
+    return {"label": look.label, "symbol": look.symbol, "layers": layers, "curves": curve_data(alone, runs_on_page)}
+
+
+def _recommendation_data(
+    records: Sequence[RunRecord], groups: Sequence[Series], splits: Sequence[str]
+) -> dict[str, Any] | None:
+    """The options of each method, from which ``recommend.js`` chooses; None if nothing can be recommended."""
+    try:
+        recommend(records)
+    except ValueError:
+        return None
+    options = collect_options(records)
+    series = {variant_of(record.spec): group for group in groups for record in group.records}
+
+    def describe(option: Option) -> dict[str, Any]:
+        group = series[option.method, option.rho, option.relative]
+        means = {split: _mean_at(group, split, option.lam) for split in splits}
+        safe = option.safe_excess()
+        return {
+            "series": group.look.label,
+            "lam": str(option.lam),
+            "excess": option.excess(),
+            "safe_excess": safe if math.isfinite(safe) else None,
+            "aux": option.aux.difference,
+            "text": option.text,
+            "doubt": option.doubt,
+            "points": {split: [_round(main), _round(aux)] for split, (main, aux) in means.items()},
+        }
+
+    by_method = options.by_method.items()
+    losses = [main for main, _ in main_alone(records, options.split).values()]
+    return {
+        "split": options.split,
+        "main_alone": statistics.fmean(losses),
+        "methods": [
+            {"beyond": describe_excess(method, each), "options": [describe(option) for option in each]}
+            for method, each in by_method
+        ],
+    }
+
+
+def _mean_at(group: Series, split: str, lam: float | None) -> Point:
+    means = [seeds.mean for seeds in group.by_lam(split) if seeds.lam == lam]
+    return means[0] if means else (math.nan, math.nan)
+
+
+def _axes(groups: Sequence[Series], split: str, alone: Sequence[RunRecord]) -> dict[str, Any]:
     """For each loss: whether its axis starts as logarithmic, and the range for either scale.
 
     Without a range plotly chooses one. A loss that is not always positive has no logarithmic range.
     """
-    region = region_of_fronts(groups, split)
-    points = [point for group in groups for point in group.final_points(split)]
+    alone_points = main_alone(alone, split).values()
+    region = drawn_region(groups, split, alone_points)
+    points = [*alone_points, *(point for group in groups for point in group.final_points(split))]
     axes = {}
     for index, (name, losses) in enumerate((("main", region.main), ("aux", region.aux))):
         values = [point[index] for point in points]
@@ -61,25 +128,17 @@ def _axes(groups: Sequence[Series], split: str) -> dict[str, Any]:
 
 
 def _layers(group: Series, split: str, ticks: Mapping[float, str]) -> dict[str, Any]:
-    """The layers of a chart: trajectories, single runs, and means over seeds on the front and off it."""
+    """The layers of a chart: single runs, and means over seeds on the front and off it."""
     by_lam = group.by_lam(split)
     runs = [(record.spec, point) for record in group.records if (point := final_point(record, split))]
     has_seeds = any(seeds.runs > 1 for seeds in by_lam)
     best = front(seeds.mean for seeds in by_lam)
     on_front = sorted((seeds for seeds in by_lam if seeds.mean in best), key=lambda seeds: seeds.mean)
     return {
-        "trajectories": _layer(point for record in group.records for point in _trajectory(record.metrics, split)),
         "runs": _layer((point, _hover_text(spec, point)) for spec, point in runs if has_seeds),
         "front": _means(group, on_front, ticks),
         "dominated": _means(group, [seeds for seeds in by_lam if seeds.mean not in best], ticks),
     }
-
-
-def _trajectory(metrics: Sequence[Metrics], split: str) -> list[tuple[Point, str]]:
-    """The losses during training, thinned so that the last row stays, and a gap that ends the line."""
-    stride = max(math.ceil(len(metrics) / _MAX_TRAJECTORY_ROWS), 1)
-    rows = metrics[::-stride][::-1]
-    return [(loss_point(row, split), "") for row in rows] + [((math.nan, math.nan), "")]
 
 
 def _layer(points: Iterable[tuple[Point, str]]) -> dict[str, list[Any]]:
@@ -91,8 +150,14 @@ def _layer(points: Iterable[tuple[Point, str]]) -> dict[str, list[Any]]:
 
 def _means(group: Series, by_lam: Sequence[SeedGroup], ticks: Mapping[float, str]) -> dict[str, Any]:
     """Means over seeds, with error bars of one standard deviation and the labels of some λ to write beside them."""
-    layer: dict[str, Any] = _layer((seeds.mean, _mean_hover_text(group, seeds)) for seeds in by_lam)
+    layer: dict[str, Any] = _layer(
+        (seeds.mean, _mean_hover_text(_spec_at(group, seeds.lam), seeds)) for seeds in by_lam
+    )
     layer["lams"] = ["" if seeds.lam is None else ticks[seeds.lam] for seeds in by_lam]
+    return _with_errors(layer, by_lam)
+
+
+def _with_errors(layer: dict[str, Any], by_lam: Sequence[SeedGroup]) -> dict[str, Any]:
     for index, name in enumerate(("error_x", "error_y")):
         deviations = [_round(seeds.deviation[index]) for seeds in by_lam]
         if any(deviations):
@@ -108,8 +173,11 @@ def _seed_group(seeds: SeedGroup, positions: dict[float, float]) -> dict[str, An
     }
 
 
-def _mean_hover_text(group: Series, seeds: SeedGroup) -> str:
-    spec = next(record.spec for record in group.records if record.spec.lam == seeds.lam)
+def _spec_at(group: Series, lam: float | None) -> RunSpec:
+    return next(record.spec for record in group.records if record.spec.lam == lam)
+
+
+def _mean_hover_text(spec: RunSpec, seeds: SeedGroup) -> str:
     if seeds.runs == 1:
         return _hover_text(spec, seeds.mean)
     finite = f"{len(seeds.points)} of " if len(seeds.points) < seeds.runs else ""
@@ -117,7 +185,8 @@ def _mean_hover_text(group: Series, seeds: SeedGroup) -> str:
 
 
 def _hover_text(spec: RunSpec, point: Point, seeds: str = "") -> str:
-    lines = [f"<b>{escape(spec.method)}</b>", ", ".join([*hyperparameters(spec), seeds or f"seed {spec.seed}"])]
+    name = MAIN_ALONE.label if is_main_alone(spec) else spec.method
+    lines = [f"<b>{escape(name)}</b>", ", ".join([*hyperparameters(spec), seeds or f"seed {spec.seed}"])]
     return "<br>".join([*lines, f"main {number(point[0])}", f"aux {number(point[1])}"])
 
 

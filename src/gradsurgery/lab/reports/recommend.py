@@ -51,7 +51,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
         within = [option for option in candidates if option.excess(absolute=absolute) <= allow]
         if within:
             best = min(within, key=_aux)
-            recommendations.append(_recommend(best, options.split, best.is_certain(allow, absolute=absolute)))
+            recommendations.append(_recommend(best, options.split, best.safe_excess(absolute=absolute) <= allow))
         else:
             text = describe_excess(method, candidates)
             recommendations.append(Recommendation(method, None, None, False, options.split, 0, None, None, False, text))

@@ -37,6 +37,15 @@ class LossRange:
         """The part of the range between two losses; degenerate if there is none."""
         return LossRange(max(best, self.best), min(worst, self.worst), self.logarithmic)
 
+    def extend(self, losses: Iterable[float]) -> "LossRange":
+        """The range, widened for those of the losses that are beyond its ends by at most twice its width."""
+        scale = math.log if self.logarithmic else float
+        low, high = scale(self.best), scale(self.worst)
+        reach = 2 * (high - low)
+        possible = (loss for loss in losses if loss > 0 or not self.logarithmic)
+        near = [loss for loss in possible if low - reach <= scale(loss) <= high + reach]
+        return LossRange(min([self.best, *near]), max([self.worst, *near]), self.logarithmic)
+
     def axis_limits(self, logarithmic: bool) -> tuple[float, float]:
         """The limits of a linear or logarithmic axis, with a margin on both sides for the markers."""
         if logarithmic:
@@ -88,6 +97,15 @@ def region_of_fronts(groups: Iterable[Series], split: str) -> Region:
     fronts = [front(group.final_points(split, seed)) for group in groups for seed in group.seeds]
     main, aux = zip(*(point for points in fronts for point in points), strict=True)
     return Region(range_of(main), range_of(aux))
+
+
+def drawn_region(groups: Iterable[Series], split: str, alone: Iterable[Point]) -> Region:
+    """The region of the fronts with the points of main alone, unless they are far away."""
+    region, points = region_of_fronts(groups, split), list(alone)
+    return Region(
+        region.main.extend(main for main, _ in points),
+        region.aux.extend(aux for _, aux in points),
+    )
 
 
 def shared_region(groups: Sequence[Series], with_fronts: Sequence[Series], split: str) -> Region:

@@ -3,13 +3,15 @@
 // One state and one function per chart: every control changes the state and redraws.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const firstSplit = data.splits[0];
+  const firstSplit = data.recommend ? data.recommend.split : data.splits[0];
   const state = {
     split: firstSplit,
     log: firstSplit ? { main: data.axes[firstSplit].main.logarithmic, aux: data.axes[firstSplit].aux.logarithmic } : {},
     trajectories: false,
     hidden: new Set(),
     t: 0.1,
+    allow: 0.02,
+    curves: data.recommend ? "recommended" : "all",
   };
   const find = (selector) => [...document.querySelectorAll(selector)];
   const byId = (id) => document.getElementById(id);
@@ -70,18 +72,34 @@
     return Object.fromEntries(bars.map((name) => [name, { ...layer[name], ...style }]));
   }
 
+  const chosenOptions = () => (data.recommend ? chooseOptions(data.recommend.methods, state.allow) : []);
+
+  // A line at the largest main loss that the allowance permits, on the data that recommendations are made on.
+  function allowanceLine() {
+    if (!data.recommend || data.recommend.split !== state.split) return [];
+    const alone = data.recommend.main_alone;
+    const x = alone + state.allow * Math.abs(alone);
+    return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line: { color: colour("--muted"), width: 1, dash: "dash" } }];
+  }
+
   function drawFront() {
     const traces = [];
     const axes = { x: lossAxis("main"), y: lossAxis("aux") };
     const shown = data.series.filter((series) => !state.hidden.has(series.label));
-    const labels = placeLabels(shown.map((series) => [series, series.layers[state.split]]), axes, byId("front"));
+    const alone = data.main_alone && data.main_alone.layers[state.split];
+    const labels = placeLabels([
+      ...(alone ? [[data.main_alone, { front: { ...alone, lams: ["main alone"] }, dominated: { x: [], y: [] } }]] : []),
+      ...shown.map((series) => [series, series.layers[state.split]]),
+    ], axes, byId("front"));
     for (const series of [...data.series].reverse()) { // the first series is drawn on top
       const layers = series.layers[state.split];
       const common = { ...baseTrace(series), hoverinfo: "text" };
       const marker = (size) => ({ symbol: series.symbol, size, color: series.colour });
       const add = (layer, rest) => traces.push({ ...common, ...layers[layer], meta: layer, ...rest });
-      if (state.trajectories)
-        add("trajectories", { mode: "lines", line: { color: series.colour, width: 1 }, opacity: 0.32, hoverinfo: "skip" });
+      if (state.trajectories) {
+        const { x, y } = joinCurves(series.curves, (curve) => [curve[`main_${state.split}`], curve[`aux_${state.split}`]]);
+        add("trajectories", { x, y, mode: "lines", line: { color: series.colour, width: 1 }, opacity: 0.32, hoverinfo: "skip" });
+      }
       add("runs", { mode: "markers", marker: marker(5), opacity: 0.5 });
       add("dominated", { mode: "markers", marker: marker(9), opacity: 0.5, ...errorBars(layers.dominated, series) });
       add("front", {
@@ -89,13 +107,31 @@
         ...labels.get(series), textfont: { color: series.colour, size: 11 }, cliponaxis: false, ...errorBars(layers.front, series),
       });
     }
+    if (alone) traces.push({
+      type: "scatter", name: "main alone", meta: "main alone", mode: "markers+text", hoverinfo: "text", ...alone,
+      ...labels.get(data.main_alone), marker: { symbol: data.main_alone.symbol, size: 15, color: colour("--ink") },
+      textfont: { color: colour("--ink"), size: 11 }, cliponaxis: false, ...errorBars(alone, { colour: colour("--ink") }),
+    });
+    const chosen = chosenOptions();
+    for (const { best } of chosen) if (best && !state.hidden.has(best.series)) {
+      const [x, y] = best.points[state.split];
+      traces.push({
+        type: "scatter", name: best.series, meta: "recommended", mode: "markers", x: [x], y: [y], hoverinfo: "skip",
+        marker: { symbol: "circle-open", size: 20, color: colour("--ink"), line: { width: 2 } }, cliponaxis: false,
+      });
+    }
     const view = `${state.split} ${state.log.main} ${state.log.aux}`;
-    Plotly.react("front", traces, chartLayout(axes.x, axes.y, view), config);
+    const layout = chartLayout(axes.x, axes.y, view);
+    Plotly.react("front", traces, { ...layout, shapes: allowanceLine() }, config);
+    byId("allowance-text").textContent = `${Number((100 * state.allow).toPrecision(3))} %`;
+    byId("chosen").replaceChildren(...chosen.map(({ text }) => Object.assign(document.createElement("li"), { textContent: text })));
     const { main, aux } = data.axes[state.split];
     const outside = Math.max(main.outside, aux.outside);
     const hasSeeds = data.series.some((series) => series.layers[state.split].runs.x.length);
     byId("front-note").textContent = [
       hasSeeds ? "Large markers: mean over seeds at one λ, ± one standard deviation; small markers: single runs." : "Each marker is one run.",
+      data.recommend ? `Circles: the λ recommended for this allowance, on ${data.recommend.split} losses${
+        data.recommend.split === state.split ? "; dashed line: the allowance" : ""}.` : "",
       "Numbers beside markers: λ. A line joins the points that no other λ of the same method dominates.",
       state.trajectories ? "Faint curves: the losses during training." : "",
       outside ? `${outside} final point${outside > 1 ? "s are" : " is"} far outside the chart: double-click it to show all points.` : "",
@@ -151,6 +187,37 @@
     byId("mixed-note").textContent = data.splits.length > 1 ? "Solid, with the band: test; dotted: train." : "";
   }
 
+  const PANELS = { main: "main loss", aux: "auxiliary loss", removed: "share of aux removed", conflict: "share of steps in conflict" };
+
+  const ends = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+
+  function curvePanel(panel, curvesOf) {
+    const metric = panel in state.log ? `${panel}_${state.split}` : `surgery/${panel}`;
+    const all = [...data.series, ...(data.main_alone ? [{ ...data.main_alone, colour: colour("--ink") }] : [])];
+    const traces = all.map((series) => ({
+      ...baseTrace(series), meta: panel, mode: "lines", line: { color: series.colour, width: 1.4 }, opacity: 0.75,
+      ...joinCurves(curvesOf(series), (curve) => [curve.step, curve[metric]]),
+      hovertemplate: `<b>${series.label}</b><br>%{text}<br>step %{x}: %{y:.3~g}<extra></extra>`,
+    })).reverse();
+    byId(`curve-${panel}`).hidden = !all.some((series) => series.curves.some((curve) => curve[metric]));
+    const values = traces.flatMap(({ y }) => y.filter((value) => value !== null));
+    const log = panel in state.log && state.log[panel] && ends(values)[0] > 0;
+    const y = panel in state.log
+      ? { title: `${PANELS[panel]}, ${state.split}`, type: log ? "log" : "linear", autorange: true, ...(log ? logTicks(ends(values), 6) : {}) }
+      : { title: PANELS[panel], type: "linear", rangemode: "tozero", autorange: true };
+    Plotly.react(`curve-${panel}`, traces, chartLayout({ title: "step", type: "linear", autorange: true }, y, `${metric} ${log}`), config);
+  }
+
+  function drawCurves() {
+    const chosen = new Set(chosenOptions().filter(({ best }) => best).map(({ best }) => `${best.series}|${best.lam}`));
+    const isDrawn = (series, curve) => state.curves === "all" || series.label === "main alone" || chosen.has(`${series.label}|${curve.lam}`);
+    for (const panel of Object.keys(PANELS)) curvePanel(panel, (series) => series.curves.filter((curve) => isDrawn(series, curve)));
+    byId("curves-note").textContent = [
+      state.curves === "recommended" ? "Drawn are the runs at the λ recommended for the allowance chosen above, and main alone (black)." : "",
+      "Removed and conflict are means over the last tenth of a run’s rows.",
+    ].join(" ");
+  }
+
   function showState() {
     const press = (button, pressed) => button.setAttribute("aria-pressed", pressed);
     for (const button of find("[data-method]")) press(button, !state.hidden.has(button.dataset.method));
@@ -161,6 +228,7 @@
       button.title = possible ? "" : "Some losses are not positive, so this axis is linear";
       press(button, possible && state.log[button.dataset.log]);
     }
+    for (const button of find("[data-curves]")) press(button, button.dataset.curves === state.curves);
     press(byId("trajectories"), state.trajectories);
   }
 
@@ -168,6 +236,7 @@
     showState();
     drawFront();
     drawMixed();
+    drawCurves();
   }
 
   function onClick(selector, change) {
@@ -183,6 +252,15 @@
   onClick("[data-split]", ({ split }) => { state.split = split; });
   onClick("[data-log]", ({ log }) => { state.log[log] = !state.log[log]; });
   onClick("#trajectories", () => { state.trajectories = !state.trajectories; });
+  onClick("[data-curves]", ({ curves }) => { state.curves = curves; });
+  for (const id of ["allowance-slider", "chosen", "curves-runs"]) byId(id).hidden = !data.recommend;
+  byId("allowance").max = data.allowances.length - 1;
+  byId("allowance").value = data.allowances.indexOf(state.allow);
+  byId("allowance").addEventListener("input", (event) => {
+    state.allow = data.allowances[Number(event.target.value)];
+    drawFront();
+    if (state.curves === "recommended") drawCurves();
+  });
   byId("mixture").addEventListener("input", (event) => { state.t = Number(event.target.value); drawMixed(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   addEventListener("resize", drawFront);

@@ -15,6 +15,7 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.reports.advice import advice_section
 from gradsurgery.lab.reports.comparison import Comparison, compare
 from gradsurgery.lab.reports.conditions import condition_tables, condition_warnings
 from gradsurgery.lab.reports.figures import OWN_FIGURES, Drawing, save_figures
@@ -24,6 +25,8 @@ from gradsurgery.lab.reports.plotly_data import chart_data
 from gradsurgery.lab.reports.series import SPLITS, Series, group_runs, splits_with_points
 from gradsurgery.lab.reports.tables import comparison_table, metrics_table, samples_section, swatch
 from gradsurgery.lab.run import RunRecord
+
+_SCRIPTS = ("labels.js", "recommend.js", "curves.js", "report.js")
 
 
 def write_report(
@@ -59,6 +62,7 @@ def write_report(
     page = Template(resources.joinpath("report.html").read_text("utf-8")).substitute(
         title=escape(title),
         facts=_facts(records, about or {}),
+        advice=advice_section(records),
         finding=_finding(groups, comparisons),
         warnings=_warnings([*outcome_sentences(records, missing), *condition_warnings(records)]),
         methods="".join(_method_button(group.look) for group in groups),
@@ -72,9 +76,8 @@ def write_report(
         style=resources.joinpath("report.css").read_text("utf-8"),
         plotly=get_plotlyjs(),
         # a "</script>" in a string would end the script
-        data=json.dumps(chart_data(groups), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        labels_script=resources.joinpath("labels.js").read_text("utf-8"),
-        script=resources.joinpath("report.js").read_text("utf-8"),
+        data=json.dumps(chart_data(records, groups), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        scripts="".join(f"<script>\n{resources.joinpath(name).read_text('utf-8')}</script>\n" for name in _SCRIPTS),
     )
     path = folder / "report.html"
     write_atomically(path, page.encode())

@@ -1,0 +1,55 @@
+"""The recommendations on top of a report, as HTML: a row for each allowance, with a sentence for each method."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from gradsurgery.lab.reports.looks import look
+from gradsurgery.lab.reports.options import main_alone
+from gradsurgery.lab.reports.recommend import Recommendation, recommend, verdict
+from gradsurgery.lab.reports.series import SPLITS
+from gradsurgery.lab.reports.tables import swatch
+from gradsurgery.lab.run import RunRecord
+
+SHOWN = (0.01, 0.02, 0.05, 0.1)
+"""The allowances of the table."""
+_DATA = {"test": "held-out", "train": "training"}
+
+
+def advice_section(records: Sequence[RunRecord], allowances: Sequence[float] = SHOWN) -> str:
+    """The section, or why there is no recommendation; empty for runs without main alone."""
+    heading = '<h2 id="advice-heading">Recommended λ</h2>'
+    try:
+        by_allowance = {allow: recommend(records, allow) for allow in allowances}
+    except ValueError as error:
+        if not any(main_alone(records, split) for split in SPLITS):
+            return ""
+        body = f"<p>No recommendation: {escape(str(error))}.</p>"
+    else:
+        body = _table(by_allowance)
+    return f'<section aria-labelledby="advice-heading">{heading}{body}</section>' if body else ""
+
+
+def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
+    recommendations = next(iter(by_allowance.values()))
+    if not recommendations:
+        return ""
+    headings = "".join(f'<th scope="col">{text}</th>' for text in ("Main may be worse by", "Lowest aux of each method"))
+    allowances: dict[str, list[str]] = {}  # rows that say the same are one
+    for allow, each in by_allowance.items():
+        allowances.setdefault(_sentences(each), []).append(f"{100 * allow:g} %")
+    rows = "".join(
+        f'<tr><th scope="row">{", ".join(percentages)}</th><td>{sentences}</td></tr>'
+        for sentences, percentages in allowances.items()
+    )
+    note = (
+        f"Changes compare with main alone (λ = 0) on {_DATA[recommendations[0].split]} losses, seed by seed, ± one "
+        "standard deviation."
+    )
+    table = f'<table class="advice"><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'{table}<p class="note">{note}</p>'
+
+
+def _sentences(recommendations: Sequence[Recommendation]) -> str:
+    items = "".join(f"<li>{swatch(look(each.method))}{escape(each.text)}</li>" for each in recommendations)
+    sentence = verdict(recommendations)
+    return f"<ul>{items}</ul>" + (f"<strong>{escape(sentence)}</strong>" if sentence else "")

@@ -1,0 +1,62 @@
+"""Training curves for the page: losses and diagnostics over steps, thinned so that a page of 2,000 runs stays small."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradsurgery.lab.reports.outcomes import hyperparameters
+from gradsurgery.lab.reports.series import SPLITS
+from gradsurgery.lab.run import Metrics, RunRecord
+
+LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
+DIAGNOSTICS = ("surgery/removed", "surgery/conflict")
+WINDOW = 0.1
+"""Diagnostics are averaged over this fraction of a run: a row has those of a single step, which are noisy."""
+MAX_ROWS, MAX_ROWS_OF_A_RUN = 50_000, 200
+"""Rows on the page, of all runs together and of each."""
+
+
+def curve_data(records: Sequence[RunRecord], runs_on_page: int) -> list[dict[str, Any]]:
+    """The curves of each run with rows, by metric; a metric that the run lacks is left out.
+
+    Args:
+        records: the runs.
+        runs_on_page: how many runs share the page.
+    """
+    most = max(min(MAX_ROWS // runs_on_page, MAX_ROWS_OF_A_RUN), 2)
+    return [_curves(record, most) for record in records if record.status == "done" and record.metrics]
+
+
+def _curves(record: RunRecord, most: int) -> dict[str, Any]:
+    rows, spec = record.metrics, record.spec
+    kept = _spread_evenly(len(rows), most)
+    curves: dict[str, Any] = {
+        "name": ", ".join([*hyperparameters(spec), f"seed {spec.seed}"]),
+        "lam": str(spec.lam),
+        "step": [rows[index].get("step") for index in kept],
+    }
+    for name in LOSSES:
+        if name in rows[-1]:
+            curves[name] = [_round(rows[index].get(name, math.nan)) for index in kept]
+    for name in DIAGNOSTICS:
+        if any(name in row for row in rows):
+            width = max(math.ceil(WINDOW * len(rows)), 1)
+            curves[name] = [_round(_mean(rows[max(index + 1 - width, 0) : index + 1], name)) for index in kept]
+    return curves
+
+
+def _spread_evenly(count: int, most: int) -> list[int]:
+    """Indices of at most so many rows, with the first and the last."""
+    if count <= most:
+        return list(range(count))
+    return [round(k * (count - 1) / (most - 1)) for k in range(most)]
+
+
+def _mean(rows: Iterable[Metrics], name: str) -> float:
+    values = [value for row in rows if math.isfinite(value := row.get(name, math.nan))]
+    return statistics.fmean(values) if values else math.nan
+
+
+def _round(value: float) -> float | None:
+    return float(f"{value:.4g}") if math.isfinite(value) else None
