@@ -17,20 +17,20 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from rich.console import Console
-from rich.table import Table
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
+from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.references import is_reference, load
-from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store, StoreError, export_table, export_tensorboard
 
 _EXAMPLES = """examples:
-  gradsurgery list                                             problems, methods and default grids
+  gradsurgery list                                             problems and default grids
+  gradsurgery list lipschitz                                   its settings, data and methods
   gradsurgery run lipschitz --method bloop --lam 0.1           one run
   gradsurgery sweep lipschitz                                  methods x weights x seeds, then a report
   gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
@@ -97,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
         subparser.set_defaults(command=command)
         return subparser
 
-    add("list", _list, "list the problems, their scales and their default grids")
+    listed = add("list", _list, "list the problems and their default grids; or all about one of them")
+    listed.add_argument("problem", nargs="?", help="show its settings, data and methods")
 
     run = add("run", _run, "train one method with one weight")
     _add_training_arguments(run)
@@ -171,21 +172,10 @@ def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace, console: Console) -> None:
-    for listed in PROBLEMS.values():
-        console.print(f"{listed.name}: {listed.title}", style="bold")
-        console.print(f"  main: {listed.main}; aux: {listed.aux}")
-        table = Table("scale", "methods", "λ", "ρ", "seeds", "runs", box=None, padding=(0, 2))
-        for name, scale in listed.scales.items():
-            runs = str(len(specs(listed, name, main_alone=True)))
-            grid = ", ".join(scale.methods), _span(scale.lams), _span(scale.rhos), str(len(scale.seeds))
-            table.add_row(name, *grid, runs)
-        console.print(table, "")
-
-
-def _span(values: Sequence[float]) -> str:
-    if len(values) > 4:
-        return f"{number(min(values))} … {number(max(values))}"
-    return ", ".join(map(number, values))
+    if options.problem is None:
+        print_problems(PROBLEMS.values(), console)
+    else:
+        print_problem(problem(options.problem), console)
 
 
 def _run(options: argparse.Namespace, console: Console) -> None:

@@ -135,6 +135,12 @@ Switch: TypeAlias = Annotated[bool, TrueOrFalse()]
 Name: TypeAlias = Annotated[str, Text()]
 
 
+def kinds_of(settings_type: type) -> dict[str, Kind]:
+    """The values that each setting takes, by name."""
+    hints = get_type_hints(settings_type, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
 def override(settings: "S", given: Mapping[str, str], problem: str) -> "S":
     """Replace fields by values given as text.
 
@@ -143,8 +149,7 @@ def override(settings: "S", given: Mapping[str, str], problem: str) -> "S":
         given: name -> value, as the user wrote them.
         problem: the problem's name, for error messages.
     """
-    hints = get_type_hints(type(settings), include_extras=True)
-    kinds: dict[str, Kind] = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    kinds = kinds_of(type(settings))
     values = {}
     for name, text in given.items():
         if name not in kinds:

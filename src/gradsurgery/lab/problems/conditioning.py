@@ -20,6 +20,7 @@ class Settings:
     """Settings of ``conditioning``."""
 
     learning_rate: PositiveFloat
+    """Of gradient descent."""
     steps: Count
     """Steps of gradient descent, a multiple of 10."""
 

@@ -25,8 +25,11 @@ class Settings(weights.Settings):
     """Settings of ``imagenet-cifar10``: those of ``weights``, and the small dataset."""
 
     aux_data: Name
+    """As ``main_data``."""
     aux_from_disk: Switch
+    """As ``main_from_disk``."""
     aux_classes: weights.Classes
+    """As ``main_classes``."""
 
 
 def _add_aux(settings: weights.Settings, **changes: Setting) -> Settings:

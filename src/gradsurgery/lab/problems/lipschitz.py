@@ -23,12 +23,15 @@ class Settings:
     """Settings of ``lipschitz``."""
 
     data: Annotated[str, one_of(*EXAMPLES)]
-    """``digits``, scikit-learn's 8 x 8 pixels, or ``mnist``."""
+    """``digits``, scikit-learn's 8 x 8 pixels, or ``mnist``, 28 x 28."""
     epochs: Count
+    """Passes over the training images."""
     warmup_epochs: CountOrZero
+    """Epochs in which the learning rate rises from 0."""
     batch: Count
+    """Images in a step."""
     learning_rate: PositiveFloat
-    """At the end of the warm-up."""
+    """Of Adam, at the end of the warm-up."""
     rows_per_epoch: Count
     """How often losses are recorded."""
 

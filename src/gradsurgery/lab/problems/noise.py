@@ -24,6 +24,7 @@ class Settings:
     """Settings of ``noise``."""
 
     dimension: Count
+    """Dimension of the gradients."""
     samples: Annotated[int, Whole(least=BATCH)]
     """Noise vectors that each expectation is estimated from, a multiple of 1000."""
 

@@ -12,17 +12,21 @@ class ResidualNetworkSettings:
     """A residual network trained by SGD with Nesterov momentum 0.9, warm-up and cosine decay."""
 
     train_images: Count
-    """At most."""
+    """Images to train on, at most."""
     test_images: Count
-    """At most."""
+    """Images to hold out, at most."""
     blocks: Annotated[str, Text(r"[1-9]\d*(,[1-9]\d*)*", "the number of blocks in each stage, such as 3,4,6,3")]
+    """Blocks in each stage, such as 3,4,6,3."""
     bottleneck: Switch
     """True for bottleneck blocks (1 x 1, 3 x 3, 1 x 1), false for two 3 x 3 convolutions."""
     width: Count
     """Channels of the first stage."""
     batch: Count
+    """Images in a step."""
     epochs: Count
+    """Passes over the training images."""
     warmup_epochs: CountOrZero
+    """Epochs in which the learning rate rises from 0."""
     learning_rate: PositiveFloat
     """At the end of the warm-up."""
     margin: CountOrZero

@@ -11,17 +11,19 @@ class TransformerSettings:
     """A transformer trained by Adam on batches of two corpora."""
 
     layers: Count
-    """Of the decoder, and of the encoder if there is one."""
+    """Layers of the decoder, and of the encoder if there is one."""
     heads: Count
     """Attention heads in a layer; a divisor of the width."""
     width: Count
-    """Of the residual stream."""
+    """Width of the residual stream."""
     hidden: Count
     """Width of the feed-forward layers."""
     batch: Count
     """Examples from each corpus in a step."""
     learning_rate: PositiveFloat
+    """Of Adam."""
     steps: Count
+    """Steps of training."""
     rows: Count
     """How often losses are recorded; a divisor of the steps."""
     evaluated: Count

@@ -1,0 +1,120 @@
+"""What ``gradsurgery list`` prints: all problems in brief, or one in full."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import gradsurgery as gs
+from gradsurgery.lab.data.images.builtin import IMAGES
+from gradsurgery.lab.data.text.builtin import DOCUMENTS, SENTENCE_PAIRS
+from gradsurgery.lab.declaration import Problem, Scale
+from gradsurgery.lab.field_docs import field_docs
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.method import known_methods
+from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.settings import kinds_of
+
+_SHORT_NAMES = {"mnist": "ylecun/mnist"}
+"""Hub ids of datasets that a setting names without their owner."""
+
+
+def print_problems(problems: Iterable[Problem], console: Console) -> None:
+    """Print the scales and default grids of the problems."""
+    for problem in problems:
+        _print_heading(problem, console)
+        console.print(_grids(problem), "")
+
+
+def print_problem(problem: Problem, console: Console) -> None:
+    """Print the default grids, settings, data and methods of one problem."""
+    _print_heading(problem, console)
+    console.print(_grids(problem))
+    console.print("\nSettings (--set NAME=VALUE)", style="bold")
+    table = _settings(problem)
+    console.print(table if table.row_count else "  none")
+    console.print("\nData", style="bold")
+    for line in _data(problem):
+        console.print(f"  {line}", soft_wrap=True)
+    console.print("\nMethods (--methods)", style="bold")
+    console.print(_methods(problem))
+
+
+def _print_heading(problem: Problem, console: Console) -> None:
+    console.print(f"{problem.name}: {problem.title}", style="bold")
+    console.print(f"  main: {problem.main}; aux: {problem.aux}")
+
+
+def _grids(problem: Problem) -> Table:
+    table = Table("scale", "methods", "λ", "ρ", "seeds", "runs", box=None, padding=(0, 2))
+    for name, scale in problem.scales.items():
+        runs = str(len(specs(problem, name, main_alone=True)))
+        table.add_row(name, ", ".join(scale.methods), _lams(scale), _span(scale.rhos), str(len(scale.seeds)), runs)
+    return table
+
+
+def _lams(scale: Scale) -> str:
+    return f"relative {_span(scale.lams)}" if scale.relative else _span(scale.lams)
+
+
+def _span(values: Sequence[float]) -> str:
+    if len(values) > 4:
+        return f"{number(min(values))} … {number(max(values))}"
+    return ", ".join(map(number, values))
+
+
+def _settings(problem: Problem) -> Table:
+    """Each setting with its value at each scale and its meaning; without a docstring, the values that it takes."""
+    kind = type(next(iter(problem.scales.values())).settings)
+    meanings = {name: values.expected for name, values in kinds_of(kind).items()} | field_docs(kind)
+    by_scale = [asdict(scale.settings) for scale in problem.scales.values()]
+    table = Table("setting", *problem.scales, "meaning", box=None, padding=(0, 2))
+    for name, meaning in meanings.items():
+        table.add_row(name, *(_value(settings[name]) for settings in by_scale), meaning)
+    return table
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _data(problem: Problem) -> list[str]:
+    """Where the data of each scale comes from."""
+    lines = []
+    for name, scale in problem.scales.items():
+        datasets = [value for setting, value in asdict(scale.settings).items() if setting.split("_")[-1] == "data"]
+        if datasets:
+            lines.append(f"{name}: {'; '.join(_source(dataset) for dataset in dict.fromkeys(datasets))}")
+    return lines or ["no dataset of its settings: generated, or loaded by the training function"]
+
+
+def _source(dataset: str) -> str:
+    if dataset in {**IMAGES, **DOCUMENTS, **SENTENCE_PAIRS}:
+        return f"{dataset}, built in"
+    hub_id = _SHORT_NAMES.get(dataset, dataset)
+    folder = hub_id.partition(":")[0].rpartition("/")[2]
+    return f"{hub_id} of the Hugging Face hub, or --data-dir/{folder}" if "/" in hub_id else f"--data-dir/{folder}"
+
+
+def _methods(problem: Problem) -> Table:
+    table = Table("method", "hyperparameters", "", box=None, padding=(0, 2))
+    for name, method in known_methods().items():
+        if problem.methods is None or name in problem.methods:
+            summary = (inspect.getdoc(method) or "").partition("\n")[0].replace("``", "")
+            table.add_row(name, ", ".join(_hyperparameters(method)), summary)
+    return table
+
+
+def _hyperparameters(method: type[gs.Method]) -> list[str]:
+    """The hyperparameters of a method, with their defaults."""
+    return [
+        field.name if field.default is MISSING else f"{field.name}={_default(field.default)}"
+        for field in fields(method)
+    ]
+
+
+def _default(value: Any) -> str:
+    return value.__name__ if callable(value) else str(value)
