@@ -140,7 +140,7 @@ def test_frozen_parameters_are_not_in_the_state():
     other = make_adapter()
     other[2].load_state_dict(run[2].state_dict())
     assert list(averages(other)) == [2, 3]
-    assert list(other[2]._state._averages[0]) == [2, 3]
+    assert list(other[2]._parts[0]._state._averages[0]) == [2, 3]
 
 
 def test_loading_allocates_nothing_for_frozen_parameters(monkeypatch):

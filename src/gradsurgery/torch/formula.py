@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from gradsurgery.method import Method
-from gradsurgery.plan import basis, plan, required_products
+from gradsurgery.plan import Plan, basis, plan, required_products
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.scalars import Pairs, Scalars
 from gradsurgery.torch.state import State
@@ -32,6 +32,31 @@ class Update(NamedTuple):
     """Computed lazily: most steps never read them."""
 
 
+class PlannedStep(NamedTuple):
+    """A step that is done as soon as it is known to be sound."""
+
+    plan: Plan
+    weights: list[Scalar]
+    sound: Scalar
+    """Whether this step is sound by itself; it fails too if that of another group of parameters is not."""
+    unscale: Scalar | None
+    state: State
+    scalars: Scalars
+
+    def finish(self, sound: Scalar) -> Update:
+        """What the step does, given whether the whole step is sound."""
+        step, state, scalars = self.plan, self.state, self.scalars
+        return Update(
+            weights=[scalars.as_float(scalars.select(sound, weight, np.nan)) for weight in self.weights],
+            keep=scalars.as_float(step.keep),
+            take=scalars.as_float(scalars.select(sound, step.take, 0.0)),
+            unscale=None if self.unscale is None else scalars.as_float(self.unscale),
+            mass=scalars.select(sound, step.mass, state.mass),
+            memory=tuple(map(partial(scalars.select, sound), step.memory, state.memory)),
+            diagnostics=partial(_diagnostics, step.diagnostics, sound),
+        )
+
+
 class Formula:
     """The formula of a method for a number of auxiliary losses.
 
@@ -45,7 +70,7 @@ class Formula:
 
     def __init__(self, method: Method, aux_count: int, scalars: Scalars, *, measure: bool, squares: bool) -> None:
         method.check_aux_count(aux_count)
-        self.method, self.aux_count = method, aux_count
+        self.method, self.aux_count, self.squares = method, aux_count, squares
         self._scalars, self._measure = scalars, measure
         self._scheduled = _replace_fields(method, ("lam", "rho"), self._wrap_schedules)
         self.names = basis(method, aux_count)
@@ -58,9 +83,9 @@ class Formula:
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
         """The inner products, by positions in ``names``."""
 
-    def update(
+    def plan(
         self, products: Sequence[Scalar], state: State, *, scale: Scalar | None = None, replicas_agree: Scalar = True
-    ) -> Update:
+    ) -> "PlannedStep":
         """Plan one step.
 
         Args:
@@ -90,15 +115,7 @@ class Formula:
                 count = len(self.gradients)
                 weights = [*weights[:count], *(weight * scale for weight in weights[count:])]
             sound = step.sound & scalars.all_finite(weights) & replicas_agree
-        return Update(
-            weights=[scalars.as_float(scalars.select(sound, weight, np.nan)) for weight in weights],
-            keep=scalars.as_float(step.keep),
-            take=scalars.as_float(scalars.select(sound, step.take, 0.0)),
-            unscale=None if unscale is None else scalars.as_float(unscale),
-            mass=scalars.select(sound, step.mass, state.mass),
-            memory=tuple(map(partial(scalars.select, sound), step.memory, state.memory)),
-            diagnostics=partial(_diagnostics, step.diagnostics, sound),
-        )
+        return PlannedStep(step, weights, sound, unscale, state, scalars)
 
     def _unscale(self, product: Scalar, pair: tuple[str, str], unscale: Scalar) -> Scalar:
         for name in pair:

@@ -25,7 +25,7 @@ class State:
     """
 
     def __init__(self, method: Method, parameters: list[Tensor], scalars: Scalars) -> None:
-        self._method, self._parameters, self._scalars = method, parameters, scalars
+        self._method, self.parameters, self._scalars = method, parameters, scalars
         self._averages: list[dict[int, Tensor]] = [{} for _ in range(method.averages)]
         self.steps = 0
         """Steps so far, including unsound ones."""
@@ -63,7 +63,7 @@ class State:
         """
         return {
             "method": self._method.name,
-            "shapes": [list(parameter.shape) for parameter in self._parameters],
+            "shapes": [list(parameter.shape) for parameter in self.parameters],
             "steps": self.steps,
             "mass": self._scalars.tensor(self.mass).clone(),
             "memory": [self._scalars.tensor(value).clone() for value in self.memory],
@@ -72,7 +72,7 @@ class State:
                     index: level[index].clone()
                     if index in level
                     else torch.zeros_like(parameter, dtype=compute_dtype(parameter.dtype), requires_grad=False)
-                    for index, parameter in enumerate(self._parameters)
+                    for index, parameter in enumerate(self.parameters)
                     if index in level or parameter.requires_grad
                 }
                 for level in self._averages
@@ -81,12 +81,10 @@ class State:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Replace the state by copies of a saved one, after checking all of it."""
-        self._check(saved)
+        self.check(saved)
         self._averages = [
             {
-                index: average.to(
-                    self._parameters[index].device, compute_dtype(self._parameters[index].dtype), copy=True
-                )
+                index: average.to(self.parameters[index].device, compute_dtype(self.parameters[index].dtype), copy=True)
                 for index, average in level.items()
             }
             for level in saved["averages"]
@@ -95,7 +93,8 @@ class State:
         self.mass = self._scalars.as_numpy(_copy(saved["mass"]))
         self.memory = tuple(self._scalars.as_numpy(_copy(value)) for value in saved["memory"])
 
-    def _check(self, saved: Mapping[str, Any]) -> None:
+    def check(self, saved: Any) -> None:
+        """Raise unless this is a state of this method for these parameters."""
         if not isinstance(saved, Mapping) or set(saved) != set(KEYS):
             got = ", ".join(map(str, saved)) or "none" if isinstance(saved, Mapping) else repr(saved)
             raise ValueError(f"the state of a Surgery has the keys {', '.join(KEYS)}, but got {got}")
@@ -120,22 +119,22 @@ class State:
                 self._check_average(index, average)
 
     def _check_shapes(self, shapes: Any) -> None:
-        count = len(self._parameters)
+        count = len(self.parameters)
         if not isinstance(shapes, list | tuple) or len(shapes) != count:
             theirs = len(shapes) if isinstance(shapes, list | tuple) else _brief(shapes)
             raise ValueError(f"the state is for {theirs} parameters, but this Surgery has {count}")
-        for index, (shape, parameter) in enumerate(zip(shapes, self._parameters, strict=True)):
+        for index, (shape, parameter) in enumerate(zip(shapes, self.parameters, strict=True)):
             if list(shape) != list(parameter.shape):
                 raise ValueError(
                     f"parameter {index} has shape {tuple(shape)} in the state, but {tuple(parameter.shape)} here"
                 )
 
     def _check_average(self, index: Any, average: Any) -> None:
-        if index not in range(len(self._parameters)):
+        if index not in range(len(self.parameters)):
             raise ValueError(
-                f"the state has an average of parameter {index}, but the last is {len(self._parameters) - 1}"
+                f"the state has an average of parameter {index}, but the last is {len(self.parameters) - 1}"
             )
-        parameter = self._parameters[index]
+        parameter = self.parameters[index]
         if not isinstance(average, Tensor) or not average.is_floating_point():
             kind = average.dtype if isinstance(average, Tensor) else _brief(average)
             raise ValueError(f"an average is a tensor of real numbers, but that of parameter {index} is {kind}")

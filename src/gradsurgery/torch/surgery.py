@@ -1,27 +1,23 @@
 """``Surgery``: gathers the gradient of each loss and adds one direction to ``.grad``."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from operator import add
+from operator import and_
 from typing import Any
 
-import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from gradsurgery.method import Method
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import Block, Group, Layout
-from gradsurgery.torch.ddp import DDP_ADVICE, fingerprint, replicas_agree
-from gradsurgery.torch.dtensor import Shards, sum_over_shards
-from gradsurgery.torch.formula import Formula
-from gradsurgery.torch.gradients import Gatherer, Loss
+from gradsurgery.torch.attach import attach, unwrap_optimizer
+from gradsurgery.torch.gradients import Gatherer, Gradients, Loss
 from gradsurgery.torch.parallel import ParallelSetup, find_parallel_setup
 from gradsurgery.torch.parameters import SUPPORTED, collect_parameters
-from gradsurgery.torch.passes import Passes, make_passes
+from gradsurgery.torch.part import Part
 from gradsurgery.torch.passes.native import check_device, compiler_command
 from gradsurgery.torch.scalars import Scalars
-from gradsurgery.torch.state import State
 
 
 class Surgery:
@@ -59,7 +55,6 @@ class Surgery:
     ) -> None:
         if not isinstance(method, Method):
             raise TypeError(f"Surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
-        self.method = method
         self._compile, self._measure = compile, measure
         self._parameters = collect_parameters(params)
         if compile:  # fail here rather than in the first step
@@ -68,17 +63,26 @@ class Surgery:
             compiler_command()
         dtypes = [parameter.dtype for parameter in self._parameters if parameter.dtype in SUPPORTED]
         self._scalars = Scalars(self._trainable()[0].device, dtypes)
-        self._state = State(method, self._parameters, self._scalars)
+        self._parts = [Part(method, self._scalars, compile=compile, measure=measure)]
+        self._parts[0].add(self._parameters, 0)
         self._gatherer = Gatherer(self._parameters)
-        self._layout = Layout(self._parameters, self._state)
         self._setup: ParallelSetup | None = None
-        self._formula: Formula | None = None
+        self._attached: list[Optimizer] = []
         self._diagnostics: Callable[[], Mapping[str, Scalar]] = dict
 
     def __repr__(self) -> str:
         trainable = self._trainable()
         count, elements = len(trainable), sum(parameter.numel() for parameter in trainable)
         return f"Surgery({self.method!r}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements)"
+
+    @property
+    def method(self) -> Method:
+        """The method; assign one of the same kind to change its hyperparameters."""
+        return self._parts[0].method
+
+    @method.setter
+    def method(self, method: Method) -> None:
+        self._parts[0].method = method
 
     def _trainable(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -97,8 +101,9 @@ class Surgery:
         try:
             if self._setup is None:
                 self._setup = find_parallel_setup(self._parameters)
-            names = self._formula_for(len(aux)).gradients
-            return self._gatherer.backward(names, (main, *aux), self._setup)
+            replicated = bool(self._setup.replicas)
+            formulas = [part.formula(len(aux), replicated=replicated) for part in self._parts]
+            return self._gatherer.backward(formulas[0].gradients, (main, *aux), self._setup)
         except BaseException:
             self._gatherer.clear()
             raise
@@ -120,66 +125,52 @@ class Surgery:
             self._gatherer.clear()
 
     def _step(self, scaler: Any) -> None:
-        gradients, scalars, state = self._gatherer.gradients, self._scalars, self._state
+        gradients, scalars = self._gatherer.gradients, self._scalars
         if not gradients:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        formula = self._formula_for(len(gradients) - 1)
         scale = None if scaler is None else scalars.as_numpy(scaler.scale(scalars.tensor(1.0)))
-
-        groups, directions = self._layout.blocks(gradients)
-        passes = [
-            (make_passes(blocks, formula.places, compile=self._compile), shards)
-            for (shards, *_), blocks in groups.items()
-        ]
-        products = self._products(passes) if formula.pairs else []
-        agree = self._replicas_agree(formula, products, groups)
-        update = formula.update(products, state, scale=scale, replicas_agree=agree)
-        for group, _ in passes:
-            group.combine(update.weights, update.keep, update.take, update.unscale)
+        replicas = self._setup.replicas if self._setup is not None else ()
+        steps = [part.plan(gradients, scale, replicas) for part in self._parts]
+        sound = reduce(and_, (step.plan.sound for step in steps))
+        directions: Gradients = [None] * len(self._parameters)
+        updates = [part.finish(step, sound, directions) for part, step in zip(self._parts, steps, strict=True)]
         self._gatherer.add_to_grad(directions)
-        state.advance(update.mass, update.memory)
-        self._diagnostics = update.diagnostics
+        self._diagnostics = updates[0].diagnostics
 
-    def _formula_for(self, aux_count: int) -> Formula:
-        """The formula of the present method; made once, unless the user changes the method or the number of losses."""
-        formula = self._formula
-        if formula is None or formula.method is not self.method or formula.aux_count != aux_count:
-            self._state.check_method(self.method)
-            replicated = self._setup is not None and bool(self._setup.replicas)
-            formula = Formula(self.method, aux_count, self._scalars, measure=self._measure, squares=replicated)
-            self._formula = formula
-        return formula
+    def attach(self, *optimizers: Any) -> None:
+        """Let the state of this surgery travel in ``optimizer.state_dict()``, and guard ``optimizer.step()``.
 
-    def _products(self, passes: list[tuple[Passes, Shards | None]]) -> Sequence[Scalar]:
-        """The inner products of whole vectors, summed over parameters and over shards."""
-        rows = []
-        for group, shards in passes:
-            row = group.products()
-            if shards is not None:
-                summed = sum_over_shards(self._scalars.row(row), shards)
-                row = summed.unbind() if self._scalars.is_async else summed.tolist()
-            rows.append(row)
-        return rows[0] if len(rows) == 1 else [reduce(add, column) for column in zip(*rows, strict=True)]
+            surgery.attach(optimizer)                          # before loading a checkpoint
+            torch.save(optimizer.state_dict(), "optimizer.pt")
+            optimizer.load_state_dict(torch.load("optimizer.pt", weights_only=True))
 
-    def _replicas_agree(
-        self, formula: Formula, products: Sequence[Scalar], groups: Mapping[Group, list[Block]]
-    ) -> Scalar:
-        """Whether all replicas under DDP hold the same gradients; raises if they differ and reading it is free."""
-        if self._setup is None or not self._setup.replicas:
-            return True
-        blocks = enumerate(block for group in groups.values() for block in group)
-        fingerprints = torch.stack([self._scalars.tensor(fingerprint(block, index)) for index, block in blocks]).sum(0)
-        squares = [products[formula.pairs.index((name, name))] for name in formula.gradients]
-        agree = replicas_agree(self._scalars.row(squares), fingerprints, self._setup.replicas)
-        # on an accelerator, reading would wait: do so in the first step only; later ones end in NaN
-        if self._state.steps == 0 or not self._scalars.is_async:
-            wrong = [name for name, same in zip(formula.gradients, agree.tolist(), strict=True) if not same]
-            if wrong:
-                raise RuntimeError(
-                    f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
-                    f"not synchronised them; {DDP_ADVICE}"
-                )
-        return agree.all() if self._scalars.is_async else True
+        ``optimizer.step()`` then raises if gradients were gathered and ``apply`` was forgotten. Loading a state that
+        was saved without ``attach`` warns, and leaves the surgery as it is. Averages are stored beside the optimiser's
+        own state of each parameter, so ``torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`` saves and
+        reshards them too (not with ``flatten_optimizer_state_dict=True``, which loads only what the optimiser itself
+        keeps: a warning says so).
+
+        Args:
+            optimizers: optimisers of ``torch.optim``, plain or wrapped by Accelerate or Lightning. If several share the
+                parameters, give all of them, and load all of them.
+        """
+        inner = [unwrap_optimizer(optimizer) for optimizer in optimizers]
+        held = {
+            id(p)
+            for optimizer in (*self._attached, *inner)
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
+        missing = [parameter for parameter in self._trainable() if id(parameter) not in held]
+        if missing:
+            raise ValueError(
+                f"attach takes the optimisers of all trainable parameters, but {len(missing)} of "
+                f"{len(self._trainable())} are in none of them"
+            )
+        for optimizer in inner:
+            if optimizer not in self._attached:
+                attach(optimizer, self._parts, lambda: bool(self._gatherer.gradients))
+                self._attached.append(optimizer)
 
     def diagnostics(self) -> dict[str, Tensor]:
         """Diagnostics of the last step, by name; see ``gradsurgery.diagnostics`` for their meaning.
@@ -199,10 +190,9 @@ class Surgery:
                 "state_dict() does not contain the gradients that were gathered and not applied: call it after apply()",
                 stacklevel=2,
             )
-        return self._state.snapshot()
+        return self._parts[0].snapshot()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state, which is checked first, and drop gathered gradients; hyperparameters stay as they are."""
-        self._state.load(state)
-        self._layout.forget()
+        self._parts[0].load(state)
         self._gatherer.clear()

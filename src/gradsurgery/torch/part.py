@@ -1,0 +1,154 @@
+"""``Part``: the parameters that one method trains. Their inner products, averages and steps are their own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gradsurgery.method import Method
+from gradsurgery.scalar import Scalar
+from gradsurgery.torch.blocks import Block, Group, Layout
+from gradsurgery.torch.ddp import DDP_ADVICE, fingerprint, replicas_agree
+from gradsurgery.torch.dtensor import Shards, sum_over_shards
+from gradsurgery.torch.formula import Formula, PlannedStep, Update
+from gradsurgery.torch.gradients import Gradients
+from gradsurgery.torch.passes import Passes, make_passes
+from gradsurgery.torch.scalars import Scalars
+from gradsurgery.torch.state import State
+
+
+@dataclass
+class PartStep:
+    """A step of a part, planned and not finished."""
+
+    plan: PlannedStep
+    passes: Sequence[tuple[Passes, Shards | None]]
+    directions: Gradients
+    """The tensors that the direction is written to, for each parameter of the part."""
+
+
+class Part:
+    """The parameters that one method trains.
+
+    Args:
+        method: the method.
+        scalars: makes the scalars.
+        compile: whether to run the passes in C++.
+        measure: whether to compute every inner product.
+    """
+
+    def __init__(self, method: Method, scalars: Scalars, *, compile: bool, measure: bool) -> None:  # noqa: A002
+        self.method = method
+        self.parameters: list[Tensor] = []
+        self._positions: list[int] = []
+        self._scalars, self._compile, self._measure = scalars, compile, measure
+        self._state = State(method, self.parameters, scalars)
+        self._layout = Layout(self.parameters, self._state)
+        self._formula: Formula | None = None
+
+    def add(self, parameters: Sequence[Tensor], start: int) -> None:
+        """Add parameters.
+
+        Args:
+            parameters: the parameters.
+            start: the position of the first of them among all parameters of the surgery.
+        """
+        self.parameters += parameters
+        self._positions += range(start, start + len(parameters))
+        self._layout.forget()
+
+    def formula(self, aux_count: int, *, replicated: bool) -> Formula:
+        """The formula of the present method; made once, unless the user changes the method or the number of losses."""
+        formula = self._formula
+        fits = formula is not None and formula.method is self.method and formula.aux_count == aux_count
+        if formula is None or not fits or formula.squares != replicated:
+            self._state.check_method(self.method)
+            formula = Formula(self.method, aux_count, self._scalars, measure=self._measure, squares=replicated)
+            self._formula = formula
+        return formula
+
+    def plan(
+        self, gathered: Sequence[Gradients], scale: Scalar | None, replicas: Sequence[dist.ProcessGroup]
+    ) -> PartStep:
+        """The first pass over memory, and what the method does with its inner products.
+
+        Args:
+            gathered: the gradients of each loss, main first, for all parameters of the surgery.
+            scale: the factor of a ``GradScaler``.
+            replicas: the process groups of DistributedDataParallel.
+        """
+        formula = self.formula(len(gathered) - 1, replicated=bool(replicas))
+        if len(self._positions) < len(gathered[0]):
+            gathered = [[gradients[position] for position in self._positions] for gradients in gathered]
+        groups, directions = self._layout.blocks(gathered)
+        passes = [
+            (make_passes(blocks, formula.places, compile=self._compile), shards)
+            for (shards, *_), blocks in groups.items()
+        ]
+        products = self._products(passes, len(formula.pairs)) if formula.pairs else []
+        agree = self._replicas_agree(formula, products, groups, replicas) if replicas else True
+        return PartStep(formula.plan(products, self._state, scale=scale, replicas_agree=agree), passes, directions)
+
+    def finish(self, step: PartStep, sound: Scalar, gathered: Gradients) -> Update:
+        """The second pass over memory; puts the directions among those of all parameters of the surgery."""
+        update = step.plan.finish(sound)
+        for passes, _ in step.passes:
+            passes.combine(update.weights, update.keep, update.take, update.unscale)
+        for position, direction in zip(self._positions, step.directions, strict=True):
+            gathered[position] = direction
+        self._state.advance(update.mass, update.memory)
+        return update
+
+    def _products(self, passes: Sequence[tuple[Passes, Shards | None]], count: int) -> Sequence[Scalar]:
+        """The inner products of whole vectors, summed over parameters and over shards."""
+        rows = []
+        for group, shards in passes:
+            row = group.products()
+            if shards is not None:
+                summed = sum_over_shards(self._scalars.row(row), shards)
+                row = summed.unbind() if self._scalars.is_async else summed.tolist()
+            rows.append(row)
+        if not rows:  # no loss reaches this part
+            return [self._scalars.as_numpy(0.0)] * count
+        return rows[0] if len(rows) == 1 else [reduce(add, column) for column in zip(*rows, strict=True)]
+
+    def _replicas_agree(
+        self,
+        formula: Formula,
+        products: Sequence[Scalar],
+        groups: Mapping[Group, list[Block]],
+        replicas: Sequence[dist.ProcessGroup],
+    ) -> Scalar:
+        """Whether all replicas under DDP hold the same gradients; raises if they differ and reading it is free."""
+        blocks = enumerate(block for group in groups.values() for block in group)
+        rows = [self._scalars.tensor(fingerprint(block, index)) for index, block in blocks]
+        squares = self._scalars.row([products[formula.pairs.index((name, name))] for name in formula.gradients])
+        fingerprints = torch.stack(rows).sum(0) if rows else torch.zeros_like(squares)
+        agree = replicas_agree(squares, fingerprints, replicas)
+        # on an accelerator, reading would wait: do so in the first step only; later ones end in NaN
+        if self._state.steps == 0 or not self._scalars.is_async:
+            wrong = [name for name, same in zip(formula.gradients, agree.tolist(), strict=True) if not same]
+            if wrong:
+                raise RuntimeError(
+                    f"the gradients of {' and '.join(wrong)} differ between the processes: DistributedDataParallel has "
+                    f"not synchronised them; {DDP_ADVICE}"
+                )
+        return agree.all() if self._scalars.is_async else True
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state."""
+        return self._state.snapshot()
+
+    def check(self, saved: Any) -> None:
+        """Raise unless this state fits."""
+        self._state.check(saved)
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Load a state, which is checked first."""
+        self._state.load(saved)
+        self._layout.forget()

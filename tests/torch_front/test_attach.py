@@ -1,0 +1,187 @@
+"""``Surgery.attach``: the surgery's state travels in the optimiser's, and a forgotten ``apply`` is an error."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+from torch.nn import Linear, Parameter
+
+import gradsurgery as gs
+import gradsurgery.torch as gst
+from tests.torch_front.test_state import assert_equal_parameters, assert_equal_states, make_run, train
+
+OPTIMISERS = {
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1),
+    "momentum": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+    "Adam": lambda params: torch.optim.Adam(params, lr=0.01),
+    "AdamW amsgrad": lambda params: torch.optim.AdamW(params, lr=0.01, amsgrad=True),
+    "Adafactor": lambda params: torch.optim.Adafactor(params, lr=0.01),
+}
+METHODS = {
+    "bloop": gs.bloop(lam=lambda step: 0.1 * step, rho=0.3),
+    "gradvac": gs.gradvac(),
+    "mixed": gs.mixed(lam=lambda step: 0.1 * step),
+}
+
+
+def make_attached(method, make=OPTIMISERS["Adam"]):
+    model, _, surgery = make_run(method)
+    optimiser = make(model.parameters())
+    surgery.attach(optimiser)
+    return model, optimiser, surgery
+
+
+@pytest.mark.parametrize("make", OPTIMISERS.values(), ids=OPTIMISERS)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_run_resumes_bit_for_bit_from_the_optimisers_state(method, make, tmp_path):
+    straight = make_attached(method, make)
+    train(straight, 4)
+    torch.save([straight[0].state_dict(), straight[1].state_dict()], tmp_path / "run.pt")
+    train(straight, 4, start=4)
+    resumed = make_attached(method, make)
+    for part, state in zip(resumed, torch.load(tmp_path / "run.pt", weights_only=True), strict=False):
+        part.load_state_dict(state)
+    train(resumed, 4, start=4)
+    assert_equal_parameters(resumed, straight)
+    assert_equal_states(resumed[2].state_dict(), straight[2].state_dict())
+
+
+def test_saving_and_loading_leave_the_optimisers_own_state_alone():
+    run, plain = make_attached(gs.bloop(lam=0.5)), make_run(gs.bloop(lam=0.5))
+    for other in (run, plain):
+        train(other, 2)
+    saved = run[1].state_dict()
+    for key, entry in plain[1].state_dict()["state"].items():
+        assert set(run[1].state[list(run[0].parameters())[key]]) == set(entry)
+    before = copy.deepcopy(saved)
+    run[1].load_state_dict(saved)
+    torch.testing.assert_close(saved["state"], before["state"], rtol=0, atol=0)
+    for parameter in run[0].parameters():
+        assert not any(name.startswith("surgery") for name in run[1].state[parameter])
+
+
+def test_a_plain_optimiser_loads_the_state_of_an_attached_one_and_trains():
+    run, plain = make_attached(gs.bloop(lam=0.5)), make_run(gs.bloop(lam=0.5))
+    train(run, 2)
+    plain[1].load_state_dict(run[1].state_dict())
+    train(plain, 1)
+
+
+@pytest.mark.parametrize("scheduled", [False, True], ids=["plain", "with a scheduler"])
+def test_a_step_without_apply_raises(scheduled):
+    model, optimiser, surgery = make_attached(gs.bloop(lam=0.5))
+    if scheduled:
+        torch.optim.lr_scheduler.StepLR(optimiser, 2)
+    output = model(torch.ones(3, 4))
+    surgery.backward(output.square().mean(), output.sin().mean())
+    with pytest.raises(RuntimeError, match=r"gathered but not applied: call surgery.apply\(\) before optimizer.step"):
+        optimiser.step()
+    surgery.apply()
+    optimiser.step()
+
+
+def test_a_state_without_the_surgerys_part_warns_and_leaves_the_surgery_alone():
+    plain, run = make_run(gs.bloop(lam=0.5)), make_attached(gs.bloop(lam=0.5))
+    train(plain, 3)
+    train(run, 1)
+    before = run[2].state_dict()
+    with pytest.warns(UserWarning, match="saved without attach: the averages of the surgery stay") as caught:
+        run[1].load_state_dict(plain[1].state_dict())
+    assert [warning.filename for warning in caught] == [__file__]
+    assert_equal_states(run[2].state_dict(), before)
+
+
+def test_a_state_of_another_method_is_refused():
+    run, other = make_attached(gs.bloop(lam=0.5)), make_attached(gs.pcgrad(lam=0.5, rho=0.1))
+    train(run, 1)
+    with pytest.raises(ValueError, match="of the method bloop, but this Surgery's method is pcgrad"):
+        other[1].load_state_dict(run[1].state_dict())
+    two_levels = make_attached(gs.bloop(lam=(0.5, 0.1)))
+    with pytest.raises(ValueError, match="keeps a list of 2 averages, but the state has a list of 1"):
+        two_levels[1].load_state_dict(run[1].state_dict())
+
+
+def test_gathered_gradients_are_not_saved_and_a_warning_says_so():
+    model, optimiser, surgery = make_attached(gs.bloop(lam=0.5))
+    output = model(torch.ones(3, 4))
+    surgery.backward(output.square().mean(), output.sin().mean())
+    with pytest.warns(UserWarning, match="does not contain the gradients") as caught:
+        optimiser.state_dict()
+    assert caught[0].filename == __file__
+
+
+def test_two_optimisers_each_carry_their_share():
+    def make():
+        model, _, surgery = make_run(gs.bloop(lam=0.5, rho=0.3))
+        first, second = torch.optim.Adam(model[0].parameters(), lr=0.01), torch.optim.SGD(model[2].parameters(), lr=0.1)
+        surgery.attach(first, second)
+        surgery.attach(first)
+        return model, first, second, surgery
+
+    run, other = make(), make()
+    output = run[0](torch.ones(3, 4))
+    run[3].backward(output.square().mean(), output.sin().mean())
+    run[3].apply()
+    for ours, theirs in zip(other[1:3], run[1:3], strict=True):
+        ours.load_state_dict(theirs.state_dict())
+    assert_equal_states(other[3].state_dict(), run[3].state_dict())
+
+
+def test_a_group_added_to_the_optimiser_later_is_saved_too():
+    model = torch.nn.Sequential(Linear(4, 4), Linear(4, 2))
+    model[0].requires_grad_(False)
+    surgery, optimiser = gst.Surgery(model.parameters(), gs.bloop(lam=0.5)), torch.optim.Adam(model[1].parameters())
+    surgery.attach(optimiser)
+    model[0].requires_grad_(True)
+    optimiser.add_param_group({"params": model[0].parameters()})
+    train((model, optimiser, surgery), 1)
+    assert all("surgery.bloop.average0" in entry for entry in optimiser.state_dict()["state"].values())
+
+
+def test_distributed_checkpoints_carry_the_state_by_the_names_of_the_parameters():
+    run, other = make_attached(gs.bloop(lam=0.5)), make_attached(gs.bloop(lam=0.5))
+    train(run, 2)
+    saved = get_optimizer_state_dict(run[0], run[1])
+    assert "surgery.bloop.average0" in saved["state"]["0.weight"]
+    set_optimizer_state_dict(other[0], other[1], saved)
+    assert_equal_states(other[2].state_dict(), run[2].state_dict())
+
+
+def test_the_optimisers_of_accelerate_are_unwrapped():
+    accelerate = pytest.importorskip("accelerate")
+    model, optimiser, surgery = make_run(gs.bloop(lam=0.5))
+    wrapped = accelerate.Accelerator(cpu=True).prepare(optimiser)
+    surgery.attach(wrapped)
+    train((model, wrapped, surgery), 1)
+    assert "surgery.bloop.average0" in wrapped.state_dict()["state"][0]
+
+
+def test_a_scaler_steps_an_attached_optimiser():
+    model, optimiser, surgery = make_attached(gs.bloop(lam=0.5))
+    scaler = torch.amp.GradScaler("cpu")
+    before = copy.deepcopy(model)
+    output = model(torch.ones(3, 4))
+    surgery.backward(scaler.scale(output.square().mean()), scaler.scale(output.sin().mean()))
+    surgery.apply(scaler=scaler)
+    scaler.step(optimiser)
+    assert not torch.equal(model[0].weight, before[0].weight)
+
+
+def test_bad_arguments_get_one_sentence():
+    model, _, surgery = make_run(gs.bloop(lam=0.5))
+    with pytest.raises(TypeError, match=r"attach takes an optimiser of torch.optim, but got 3"):
+        surgery.attach(3)
+    with pytest.raises(ValueError, match="all trainable parameters, but 4 of 4 are in none of them"):
+        surgery.attach(torch.optim.SGD([Parameter(torch.ones(1))]))
+    with pytest.raises(ValueError, match="2 of 4"):
+        surgery.attach(torch.optim.SGD(model[0].parameters()))
+
+
+def test_an_attached_run_warns_about_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = make_attached(gs.bloop(lam=0.5))
+        train(run, 1)
+        run[1].load_state_dict(run[1].state_dict())
