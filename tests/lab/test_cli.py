@@ -1,6 +1,7 @@
 """The command line as people use it, and what it says about their mistakes."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_a_real_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     assert Path(page).parts[-3:-1] != ("report", "lipschitz-demo"), "the settings are not those of the scale"
     assert "<dt>Main</dt><dd>cross-entropy</dd>" in Path(page).read_text("utf-8")
     code, out, _ = call(capsys, "report", "lipschitz", "--folder", str(tmp_path))
-    assert (code, out.splitlines()[-1]) == (0, f"report: {tmp_path / 'report' / 'lipschitz-demo' / 'report.html'}")
+    assert (code, out.splitlines()[-1]) == (0, f"report: {page}")
     code, out, _ = call(capsys, "export", "lipschitz", str(tmp_path / "runs.csv"), "--folder", str(tmp_path))
     assert (code, out.split()[0]) == (0, "4")
     assert '"method","lam","rho","seed"' in (tmp_path / "runs.csv").read_text()
@@ -86,6 +87,36 @@ def test_a_sweep_with_other_settings_has_its_own_report(capsys, tmp_path, toy):
         pages.append(Path(out.splitlines()[-1].removeprefix("report: ")))
         assert "<dt>Runs</dt><dd>3<" in pages[-1].read_text("utf-8"), "2 runs and main alone"
     assert pages[0] == pages[2] != pages[1], "4 chunks are the default"
+
+
+def test_sweeps_with_other_settings_are_reported_side_by_side(capsys, tmp_path, toy):
+    for arguments in ((), ("--set", "chunks=2")):
+        sweep_toy(capsys, tmp_path, *arguments)
+    code, out, _ = call(capsys, "report", "toy", "--folder", str(tmp_path))
+    assert code == 0
+    index = Path(out.splitlines()[-1].removeprefix("index: "))
+    assert index == tmp_path / "report" / "index.html"
+    headings = re.findall(r'<h2><a href="(.*?)">(.*?)</a></h2>', index.read_text("utf-8"))
+    assert [title for _, title in headings] == ["toy, demo", "toy, demo, chunks = 2"]
+    for address, title in headings:
+        assert f"<title>{title}</title>" in (index.parent / address).read_text("utf-8")
+
+
+def test_recommendations_are_made_for_each_set_of_settings(capsys, tmp_path, toy):
+    for arguments in ((), ("--set", "chunks=2")):
+        sweep_toy(capsys, tmp_path, *arguments)
+    code, out, _ = call(capsys, "recommend", "toy", "--allow", "1e9", "--folder", str(tmp_path))
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("toy")] == ["toy, demo", "toy, demo, chunks = 2"]
+    assert out.count("If main may be 1e+09 worse than main alone") == 2
+
+
+def test_several_problems_are_reported_and_each_must_have_runs(capsys, tmp_path, toy):
+    sweep_toy(capsys, tmp_path)
+    code, _, err = call(capsys, "report", "toy", "noise", "--folder", str(tmp_path))
+    assert code == 2
+    assert "no run of noise at scale demo is stored in" in err
+    assert not (tmp_path / "report" / "index.html").exists()
 
 
 def test_failed_runs_are_reported_and_the_exit_code_is_1(capsys, tmp_path, toy):

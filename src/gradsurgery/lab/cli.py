@@ -5,12 +5,9 @@ arguments answer at once.
 """
 
 import argparse
-import hashlib
-import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,8 +22,9 @@ from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.references import is_reference, load
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store, StoreError, export_table, export_tensorboard
+from gradsurgery.lab.stored import StoredSweep, select_runs, select_sweeps
 
 _EXAMPLES = """examples:
   gradsurgery list                                             problems and default grids
@@ -43,6 +41,7 @@ _EXAMPLES = """examples:
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped    and a method of your own
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1       on the Ray cluster in RAY_ADDRESS
   gradsurgery report lipschitz                                 write the report of the stored runs again
+  gradsurgery report lipschitz weights --scale demo,laptop     several reports, and an index to compare them
   gradsurgery recommend lipschitz --allow 2%                   the best λ if main may be 2 % worse than main alone
   gradsurgery export lipschitz runs.parquet                    a table for pandas
 
@@ -114,9 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     swept.add_argument("--rhos", help="speeds of the moving average, for example 0.01,0.1")
     swept.add_argument("--seeds", help="for example 0,1,2")
 
-    report = add("report", _report, "write the report of the stored runs")
-    _add_problem_arguments(report)
-    report.add_argument("--scale", help="demo (default), laptop or paper")
+    report = add("report", _report, "write the report of the stored runs, and an index of several reports")
+    _add_problem_arguments(report, several=True)
+    report.add_argument("--scale", help="demo (default), laptop or paper; or several, such as demo,laptop")
 
     recommend = add("recommend", _recommend, "name the best λ of each method for a given loss in main")
     _add_problem_arguments(recommend)
@@ -137,8 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("problem", help="a name from gradsurgery list; or your own, as file.py:name or module:name")
+def _add_problem_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    meaning = "a name from gradsurgery list; or your own, as file.py:name or module:name"
+    if several:
+        parser.add_argument("problems", nargs="+", metavar="problem", help=meaning)
+    else:
+        parser.add_argument("problem", help=meaning)
     parser.add_argument(
         "--folder", type=Path, default=Path("runs"), help="where everything is stored (default: ./runs)"
     )
@@ -217,7 +220,9 @@ def _sweep(options: argparse.Namespace, console: Console) -> None:
     )
     if records := _train(options, console, chosen, runs, lams.limit):
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
-        _write_report(options, console, missing=max(len(runs) - len(records), 0), settings=runs[0].settings)
+        sweeps = select_sweeps(options.folder, options.problem, [scale])
+        (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
+        _write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
         _raise_if_failed(records)
 
 
@@ -278,111 +283,70 @@ def _raise_if_failed(records: Sequence[RunRecord]) -> None:
 
 
 def _report(options: argparse.Namespace, console: Console) -> None:
-    _write_report(options, console)
+    from gradsurgery.lab.reports.index import write_index
+
+    scales = options.scale.split(",") if options.scale else ()
+    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
+    folder = options.folder / "report"
+    reports = {}
+    for sweep in sweeps:
+        if len(sweeps) > 1:
+            console.print(sweep.title, style="bold", soft_wrap=True)
+        reports[_write_report(sweep, folder, console)] = sweep.title, sweep.records
+    if len(reports) > 1:
+        console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
 
 
-def _write_report(
-    options: argparse.Namespace, console: Console, *, missing: int = 0, settings: Mapping[str, Setting] | None = None
-) -> None:
-    """Print the summary and write the report of all runs stored for a problem and scale.
+def _write_report(sweep: StoredSweep, folder: Path, console: Console, *, missing: int = 0) -> Path:
+    """Print the summary of a sweep, and write its report into a subfolder.
 
     Args:
-        options: name the problem, the scale and the folder.
+        sweep: the runs.
+        folder: where all reports are.
         console: for the summary.
-        missing: how many runs of a sweep are not stored.
-        settings: cover only runs with these; None for all.
+        missing: how many runs of the sweep are not stored.
     """
-    stored = _select(options, status=None)
-    records = [record for record in stored.records if settings in (None, record.spec.settings)]
-
     from gradsurgery.lab.reports.report import write_report
     from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
 
-    print_summary(records, console, missing=missing)
-    print_recommendations(records, console)
-    declared = stored.problem
+    print_summary(sweep.records, console, missing=missing)
+    print_recommendations(sweep.records, console)
+    declared = sweep.problem
     page = write_report(
-        records,
-        options.folder / "report" / _report_name(stored, settings),
-        f"{stored.name}, {stored.scale}",
+        sweep.records,
+        folder / sweep.folder_name,
+        sweep.title,
         draw=declared.draw if declared else None,
         about={"Main": declared.main, "Aux": declared.aux} if declared else None,
         missing=missing,
     )
     console.print(f"report: {page}", soft_wrap=True)
-
-
-def _report_name(stored: "_Stored", settings: Mapping[str, Setting] | None) -> str:
-    """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
-    usual = None if stored.problem is None else specs(stored.problem, stored.scale)[0].settings
-    if settings in (None, usual):
-        return f"{stored.name}-{stored.scale}"
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    return f"{stored.name}-{stored.scale}-{digest[:8]}"
+    return page
 
 
 def _recommend(options: argparse.Namespace, console: Console) -> None:
     from gradsurgery.lab.reports.terminal import print_recommendations
 
     allow, absolute = options.allow
-    print_recommendations(
-        _select(options, status="done").records, console, allow=allow, absolute=absolute, required=True
-    )
+    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    for sweep in sweeps:
+        try:
+            if len(sweeps) > 1:
+                console.print(sweep.title, style="bold", soft_wrap=True)
+            print_recommendations(sweep.records, console, allow=allow, absolute=absolute, required=True)
+        except UserError as error:
+            if len(sweeps) == 1:
+                raise
+            console.print(f"  {error}", soft_wrap=True)
 
 
 def _export(options: argparse.Namespace, console: Console) -> None:
-    records = _select(options, status="done", all_scales=True).records
+    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
     try:
         (export_tensorboard if options.tensorboard else export_table)(records, options.path)
     except ValueError as error:
         raise UserError(str(error)) from error
     console.print(f"{len(records)} runs written to {options.path}", soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """The stored runs of a problem at one scale."""
-
-    name: str
-    scale: str
-    problem: Problem | None
-    """None if the problem is known by its stored runs alone."""
-    records: list[RunRecord]
-
-
-def _select(options: argparse.Namespace, status: str | None, *, all_scales: bool = False) -> _Stored:
-    """The stored runs of a problem, at least one.
-
-    Args:
-        options: name the problem, the folder, and maybe a scale; by default it is the problem's first.
-        status: only runs with this status; None for all.
-        all_scales: whether no scale means all of them.
-    """
-    declared: Problem | None
-    try:
-        declared = problem(options.problem)
-        name = declared.name
-    except UserError:
-        if is_reference(options.problem):
-            raise
-        declared, name = None, options.problem
-    path = _store_path(options)
-    if not path.exists():
-        raise UserError(f"there is no store in {options.folder}: gradsurgery sweep creates one, --folder names another")
-    with Store(path) as store:
-        records = store.select(name, None, status)
-    if declared is None and not records:
-        problem(options.problem)  # raises, and suggests a name
-    if declared is not None and options.scale is not None:
-        declared.scale(options.scale)  # raises if there is no such scale
-    scales = list(dict.fromkeys(record.spec.scale for record in records))
-    scale = options.scale or (next(iter(declared.scales)) if declared else scales[0])
-    if not (all_scales and options.scale is None):
-        records = [record for record in records if record.spec.scale == scale]
-    if not records:
-        where = f" at scale {scale}" if scale else ""
-        raise UserError(f"no run of {name}{where} is stored in {options.folder}: train some with gradsurgery sweep")
-    return _Stored(name, scale, declared, records)
 
 
 def _store_path(options: argparse.Namespace) -> Path:

@@ -15,18 +15,13 @@ SHOWN = (0.01, 0.02, 0.05, 0.1)
 _DATA = {"test": "held-out", "train": "training"}
 
 
-def advice_section(records: Sequence[RunRecord], allowances: Sequence[float] = SHOWN) -> str:
-    """The section, or why there is no recommendation; empty for runs without main alone."""
-    heading = '<h2 id="advice-heading">Recommended λ</h2>'
+def advice_table(records: Sequence[RunRecord]) -> str:
+    """The table, or a sentence that says why there is no recommendation; empty for runs without main alone."""
     try:
-        by_allowance = {allow: recommend(records, allow) for allow in allowances}
+        return _table({allow: recommend(records, allow) for allow in SHOWN})
     except ValueError as error:
-        if not any(main_alone(records, split) for split in SPLITS):
-            return ""
-        body = f"<p>No recommendation: {escape(str(error))}.</p>"
-    else:
-        body = _table(by_allowance)
-    return f'<section aria-labelledby="advice-heading">{heading}{body}</section>' if body else ""
+        has_main_alone = any(main_alone(records, split) for split in SPLITS)
+        return f"<p>No recommendation: {escape(str(error))}.</p>" if has_main_alone else ""
 
 
 def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:

@@ -11,8 +11,8 @@ from gradsurgery.lab.run import Metrics, RunRecord
 
 LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
 DIAGNOSTICS = ("surgery/removed", "surgery/conflict")
-WINDOW = 0.1
-"""Diagnostics are averaged over this fraction of a run: a row has those of a single step, which are noisy."""
+WINDOW, LEAST_WINDOW = 0.1, 5
+"""Diagnostics are averaged over this fraction of a run's rows, and at least so many: a row may be a single step's."""
 MAX_ROWS, MAX_ROWS_OF_A_RUN = 50_000, 200
 """Rows on the page, of all runs together and of each."""
 
@@ -41,7 +41,7 @@ def _curves(record: RunRecord, most: int) -> dict[str, Any]:
             curves[name] = [_round(rows[index].get(name, math.nan)) for index in kept]
     for name in DIAGNOSTICS:
         if any(name in row for row in rows):
-            width = max(math.ceil(WINDOW * len(rows)), 1)
+            width = max(math.ceil(WINDOW * len(rows)), LEAST_WINDOW)
             curves[name] = [_round(_mean(rows[max(index + 1 - width, 0) : index + 1], name)) for index in kept]
     return curves
 

@@ -32,9 +32,14 @@ class Change:
         return statistics.fmean(self.differences.values())
 
     @property
+    def deviation(self) -> float:
+        """The standard deviation of the differences over seeds; infinite for one seed."""
+        return statistics.stdev(self.differences.values()) if len(self.differences) > 1 else math.inf
+
+    @property
     def error(self) -> float:
         """The standard error of the mean difference; infinite for one seed."""
-        return _deviation(self.differences) / math.sqrt(len(self.differences))
+        return self.deviation / math.sqrt(len(self.differences))
 
     @property
     def mean(self) -> float:
@@ -44,8 +49,8 @@ class Change:
     @property
     def spread(self) -> float:
         """The standard deviation over seeds as a fraction of main alone; NaN for one seed, or if main alone is 0."""
-        many = len(self.differences) > 1 and self.alone
-        return _deviation(self.differences) / abs(self.alone) if many else math.nan
+        known = self.alone and math.isfinite(self.deviation)
+        return self.deviation / abs(self.alone) if known else math.nan
 
     @property
     def text(self) -> str:
@@ -57,7 +62,7 @@ class Change:
             spread = "" if math.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
             change = round(100 * self.mean, 1) + 0.0  # no negative zero
             return f"{change:+.1f}{spread} %".replace("-", "\N{MINUS SIGN}")
-        spread = f" ± {number(_deviation(self.differences))}" if len(self.differences) > 1 else ""
+        spread = f" ± {number(self.deviation)}" if len(self.differences) > 1 else ""
         return f"{number(self.alone)} → {number(self.alone + self.difference)}{spread}"
 
 
@@ -162,7 +167,3 @@ def _by_choice(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSp
 def _compare(pairs: Mapping[int, tuple[Point, Point]], loss: int) -> Change:
     alone = statistics.fmean(alone[loss] for _, alone in pairs.values())
     return Change(alone, {seed: end[loss] - alone[loss] for seed, (end, alone) in pairs.items()})
-
-
-def _deviation(differences: Mapping[int, float]) -> float:
-    return statistics.stdev(differences.values()) if len(differences) > 1 else math.inf

@@ -1,7 +1,6 @@
 """Which λ to use: the lowest aux whose main is at most so much worse than training on main alone."""
 
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -72,8 +71,8 @@ def describe_excess(method: str, candidates: Sequence[Option]) -> str:
 def verdict(recommendations: Sequence[Recommendation]) -> str:
     """Which method wins, or why that is undecided; empty for fewer than two methods.
 
-    A method wins if its aux is lower than that of the next one by more than the standard deviation over seeds of their
-    difference, and if its main is within the allowance beyond doubt.
+    A method wins if its aux is lower than that of the next one by more than the standard deviation over seeds of
+    either, and if its main is within the allowance beyond doubt.
     """
     within = [each for each in recommendations if each.aux is not None]
     if len(recommendations) < 2:
@@ -90,9 +89,8 @@ def verdict(recommendations: Sequence[Recommendation]) -> str:
     second = within[1]
     assert first.aux is not None
     assert second.aux is not None
-    ours, theirs = first.aux.differences, second.aux.differences
-    gaps = [theirs[seed] - ours[seed] for seed in ours.keys() & theirs.keys()]
-    if len(gaps) > 1 and statistics.fmean(gaps) > statistics.stdev(gaps):
+    gap = second.aux.difference - first.aux.difference
+    if gap > max(first.aux.deviation, second.aux.deviation):
         return f"{first.method} wins: its aux is lower than that of {second.method} by more than the spread over seeds."
     return (
         f"Undecided between {first.method} and {second.method}: the difference in aux is within the spread over seeds."

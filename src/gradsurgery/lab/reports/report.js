@@ -214,7 +214,7 @@
     for (const panel of Object.keys(PANELS)) curvePanel(panel, (series) => series.curves.filter((curve) => isDrawn(series, curve)));
     byId("curves-note").textContent = [
       state.curves === "recommended" ? "Drawn are the runs at the λ recommended for the allowance chosen above, and main alone (black)." : "",
-      "Removed and conflict are means over the last tenth of a run’s rows.",
+      "Removed and conflict are running means over a tenth of a run’s rows, at least 5.",
     ].join(" ");
   }
 

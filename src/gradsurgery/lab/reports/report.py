@@ -15,7 +15,7 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.advice import advice_section
+from gradsurgery.lab.reports.advice import advice_table
 from gradsurgery.lab.reports.comparison import Comparison, compare
 from gradsurgery.lab.reports.conditions import condition_tables, condition_warnings
 from gradsurgery.lab.reports.figures import OWN_FIGURES, Drawing, save_figures
@@ -62,7 +62,7 @@ def write_report(
     page = Template(resources.joinpath("report.html").read_text("utf-8")).substitute(
         title=escape(title),
         facts=_facts(records, about or {}),
-        advice=advice_section(records),
+        advice=_advice(records),
         finding=_finding(groups, comparisons),
         warnings=_warnings([*outcome_sentences(records, missing), *condition_warnings(records)]),
         methods="".join(_method_button(group.look) for group in groups),
@@ -82,6 +82,12 @@ def write_report(
     path = folder / "report.html"
     write_atomically(path, page.encode())
     return path
+
+
+def _advice(records: Sequence[RunRecord]) -> str:
+    table = advice_table(records)
+    heading = '<h2 id="advice-heading">Recommended λ</h2>'
+    return f'<section aria-labelledby="advice-heading">{heading}{table}</section>' if table else ""
 
 
 def _facts(records: Sequence[RunRecord], about: Mapping[str, str]) -> str:

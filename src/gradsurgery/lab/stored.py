@@ -1,0 +1,107 @@
+"""Stored runs, divided into sweeps: the runs of one problem at one scale with the same settings."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradsurgery.lab.declaration import Problem
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.problems import problem
+from gradsurgery.lab.references import is_reference
+from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.store import Store
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """The stored runs of one problem at one scale with the same settings; at least one."""
+
+    problem: Problem | None
+    """None if the problem is known by its stored runs alone."""
+    records: Sequence[RunRecord]
+    usual: Mapping[str, Setting] | None
+    """The settings of the scale; None if they are not known."""
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """The settings of its runs."""
+        return self.records[0].spec.settings
+
+    @property
+    def title(self) -> str:
+        """The problem, the scale, and the settings that are not those of the scale."""
+        spec, usual = self.records[0].spec, self.usual or {}
+        changed = [f"{name} = {value}" for name, value in self.settings.items() if usual.get(name) != value]
+        return ", ".join([spec.problem, spec.scale, *changed])
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
+        spec = self.records[0].spec
+        name = f"{spec.problem}-{spec.scale}"
+        if self.settings == self.usual:
+            return name
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+        return f"{name}-{digest[:8]}"
+
+
+def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: str | None = None) -> list[StoredSweep]:
+    """The stored sweeps of a problem, at least one.
+
+    Args:
+        folder: the folder of the store.
+        name: the problem.
+        scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
+        status: only runs with this status; None for all.
+    """
+    declared = _find_problem(name)
+    records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()), status)
+    sweeps: list[StoredSweep] = []
+    for scale in dict.fromkeys(record.spec.scale for record in records):
+        by_settings: dict[str, list[RunRecord]] = {}
+        for record in records:
+            if record.spec.scale == scale:
+                by_settings.setdefault(json.dumps(record.spec.settings, sort_keys=True), []).append(record)
+        groups = [group for _, group in sorted(by_settings.items())]
+        usual = specs(declared, scale)[0].settings if declared else None
+        if usual is None and len(groups) == 1:
+            usual = groups[0][0].spec.settings
+        groups.sort(key=lambda group: group[0].spec.settings != usual)  # the usual settings first
+        sweeps += [StoredSweep(declared, group, usual) for group in groups]
+    return sweeps
+
+
+def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str | None = None) -> list[RunRecord]:
+    """The stored runs of a problem, at least one at each of the scales; for the arguments see ``select_sweeps``."""
+    declared = _find_problem(name)
+    if declared:
+        for scale in scales:
+            declared.scale(scale)  # raises if there is no such scale
+    path = folder / "store.sqlite"
+    if not path.exists():
+        raise UserError(f"there is no store in {folder}: gradsurgery sweep creates one, --folder names another")
+    with Store(path) as store:
+        stored = store.select(declared.name if declared else name, None, status)
+    if declared is None and not stored:
+        problem(name)  # raises, and suggests a name
+    records: list[RunRecord] = []
+    for chosen in scales or (None,):
+        at_scale = [record for record in stored if chosen in (None, record.spec.scale)]
+        if not at_scale:
+            where = f"{name} at scale {chosen}" if chosen else name
+            raise UserError(f"no run of {where} is stored in {folder}: train some with gradsurgery sweep")
+        records += at_scale
+    return records
+
+
+def _find_problem(name: str) -> Problem | None:
+    """The problem of this name; None if it may be known by its stored runs alone."""
+    try:
+        return problem(name)
+    except UserError:
+        if is_reference(name):
+            raise
+        return None
