@@ -217,3 +217,26 @@ def test_a_function_that_yields_nothing_fails_with_the_reason(tmp_path):
 
     with pytest.raises(UserError, match="training silent ended without a row: yield at least one"):
         lab.sweep(silent, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_rows_may_hold_tensors(tmp_path, workers):
+    torch = pytest.importorskip("torch")
+
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def tensors(run):
+        loss = torch.tensor(1.5)
+        yield {"step": torch.tensor(0), "main_train": loss, "aux_train": loss.numpy()}
+
+    (*_, record) = lab.sweep(tensors, folder=tmp_path, methods=["mixed"], workers=workers, quiet=True)
+    assert record.metrics == ({"step": 0, "main_train": 1.5, "aux_train": 1.5},)
+
+
+@pytest.mark.parametrize("row", [3.0, {"step": 0, "main_train": "low"}, {"step": 0, "main_train": None}])
+def test_a_row_that_holds_no_numbers_is_refused(tmp_path, row):
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def wrong(run):
+        yield row
+
+    with pytest.raises(TypeError, match="a row is a dict of numbers by name, but got"):
+        lab.sweep(wrong, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)

@@ -99,8 +99,7 @@ def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) 
     run = make_run(spec, folder, options)
     saved, last_copy = fingerprint(folder), time.monotonic()
     for metrics in train(task, run):
-        # plain numbers: the driver may not have the library that made them
-        yield Row(run.progress, {name: float(value) for name, value in metrics.items()})
+        yield Row(run.progress, metrics)
         if time.monotonic() - last_copy >= options.checkpoint_every and (now := fingerprint(folder)) != saved:
             yield Saved(pack(folder))
             saved, last_copy = now, time.monotonic()

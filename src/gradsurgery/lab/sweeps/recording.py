@@ -39,11 +39,16 @@ def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Calla
 
 
 def train(task: Task, run: Run) -> Iterator[Metrics]:
-    """Train a run and yield its rows, at least one."""
-    row: Metrics = {}
+    """Train a run and yield its rows, at least one, as plain numbers: tensors do not travel between processes."""
+    empty = True
     for row in task.train(run):
-        yield row
-    if not row:
+        empty = False
+        try:
+            numbers = {name: float(value) for name, value in row.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise TypeError(f"a row is a dict of numbers by name, but got {row!r:.200}") from error
+        yield numbers
+    if empty:
         raise UserError(f"training {run.spec.problem} ended without a row: yield at least one")
 
 
