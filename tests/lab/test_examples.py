@@ -1,0 +1,132 @@
+"""The examples of problems of one's own run as they stand, and survive being killed."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "lab"
+PROBLEMS = {
+    "two_heads.py": "two_heads",
+    "frozen_base.py": "frozen_base",
+    "flax_nnx.py": "small_weights",
+    "no_framework.py": "least_squares",
+}
+PARAMETERS = [name if name == "no_framework.py" else pytest.param(name, marks=pytest.mark.slow) for name in PROBLEMS]
+TOY = """
+    import json, os, time
+    from gradsurgery import lab
+
+    @lab.problem(main="m", aux="a", settings={"saves": True}, methods=["mixed"], lams=[0.1, 1.0, 2.0])
+    def toy(run):
+        x, first = 1.0, 0
+        saved = run.folder / "state.json"
+        if saved.exists():
+            x, first = json.loads(saved.read_text())
+        for step in range(first, 20):
+            time.sleep(0.03)
+            x = (x * 1.1 + run.lam) % 7
+            yield {"step": step, "main_train": x, "aux_train": -x, "first": first}
+            if run.settings["saves"]:
+                (run.folder / "new.json").write_text(json.dumps([x, step + 1]))
+                os.replace(run.folder / "new.json", saved)
+"""
+
+
+def test_every_example_is_run():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PROBLEMS)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_an_example_runs_as_a_script(tmp_path, name):
+    result = subprocess.run(
+        [sys.executable, EXAMPLES / name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    recommended = [line for line in result.stdout.splitlines() if not line.startswith("[")]
+    assert sorted(re.split("[,:]", line)[0] for line in recommended) == ["bloop", "mixed"]
+    with lab.Store(tmp_path / "runs") as store:
+        records = store.select()
+    assert len(records) == 2 * (2 * 2 + 1)
+    for record in (record for record in records if record.spec.lam == 0):  # main alone
+        assert record.final["main_test"] < 0.9 * record.metrics[0]["main_test"]
+    aux = {record.spec.lam: record.final["aux_train"] for record in records if record.spec.method == "mixed"}
+    assert aux[1.0] < aux[0.0]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_an_example_runs_by_reference(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    setting = "steps=20" if name == "no_framework.py" else "epochs=1"
+    options = ["--methods", "bloop", "--lams", "relative:1", "--set", setting, "--workers", "1"]
+    try:
+        assert main(["sweep", f"{EXAMPLES / name}:{PROBLEMS[name]}", *options]) == 0, capsys.readouterr().err
+    finally:
+        sys.modules.pop(Path(name).stem, None)
+    with lab.Store("runs") as store:
+        assert [record.spec.method for record in store.select(PROBLEMS[name])] == ["bloop", "mixed"]
+
+
+def ends(folder):
+    """The rows of all runs, without what a restart may change; and whether any run was restarted from what it saved."""
+    with lab.Store(folder) as store:
+        records = store.select()
+    rows = {
+        record.spec.key: [{name: value for name, value in row.items() if name != "first"} for row in record.metrics]
+        for record in records
+    }
+    return rows, any(row.get("first") for record in records for row in record.metrics)
+
+
+def stored_rows(folder):
+    with lab.Store(folder) as store:
+        return sum(len(record.metrics) for record in store.select(status=None))
+
+
+def kill_at_random(command, folder, kills):
+    """Run a command, and kill all its processes at random moments after it has recorded something; then let it end."""
+    delays = random.Random(0)
+    for _ in range(kills):
+        before = stored_rows(folder)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+            while stored_rows(folder) < before + 2:
+                assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
+                time.sleep(0.02)
+            time.sleep(delays.uniform(0, 0.3))
+            os.killpg(process.pid, signal.SIGKILL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("saves", [True, False])
+def test_killed_at_random_a_sweep_ends_with_the_same_numbers(tmp_path, saves):
+    (tmp_path / "toy_problem.py").write_text(dedent(TOY))
+    command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", f"{tmp_path / 'toy_problem.py'}:toy"]
+    command += ["--set", f"saves={saves}", "--workers", "2", "--folder"]
+    subprocess.run([*command, tmp_path / "undisturbed"], check=True, stdout=subprocess.DEVNULL)
+    kill_at_random([*command, tmp_path / "runs"], tmp_path / "runs", kills=2)
+    rows, restarted = ends(tmp_path / "runs")
+    assert rows == ends(tmp_path / "undisturbed")[0]
+    assert restarted is saves
+    assert not any(tmp_path.glob("runs/checkpoints/*"))
+
+
+@pytest.mark.slow
+def test_killed_at_random_fine_tuning_ends_with_the_same_numbers(tmp_path):
+    command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", f"{EXAMPLES / 'frozen_base.py'}:frozen_base"]
+    command += ["--methods", "bloop", "--lams", "relative:1", "--set", "epochs=60", "--workers", "1", "--folder"]
+    subprocess.run([*command, tmp_path / "undisturbed"], check=True, stdout=subprocess.DEVNULL)
+    kill_at_random([*command, tmp_path / "runs"], tmp_path / "runs", kills=2)
+    assert ends(tmp_path / "runs") == ends(tmp_path / "undisturbed")
