@@ -89,6 +89,7 @@ def test_a_graph_that_no_later_loss_needs_is_freed_at_once():
         aux.backward()
 
 
+@pytest.mark.filterwarnings("ignore:this Surgery does not train")
 def test_parameters_outside_the_surgery_are_left_alone():
     model, other = make_model(), Linear(3, 3).double()
     surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5))
@@ -202,6 +203,7 @@ def test_reentrant_checkpointing_may_change_between_steps(checkpointed_step, as_
         torch.testing.assert_close(direction_of(model), expected_direction(model, surgery.method))
 
 
+@pytest.mark.filterwarnings("ignore:this Surgery does not train")
 def test_parameters_outside_the_surgery_that_are_unfrozen_get_no_gradients():
     ours, other = (Parameter(torch.ones(2)) for _ in range(2))
     other.requires_grad_(False)

@@ -214,6 +214,10 @@ def under_fsdp(tmp_path_factory):
         **{name: partial(train, **case) for name, case in UNDER_FSDP.items()},
         "uninterrupted": partial(train, **resumed),
         "resumed": partial(train, **resumed, checkpoint=folder / "checkpoint"),
+        "uninterrupted, adam": partial(train, **{**resumed, "optimizer": "adam"}),
+        "resumed, adam": partial(
+            train, **{**resumed, "optimizer": "adam"}, checkpoint=folder / "attached", attached=True
+        ),
         **{name: partial(train, **case) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in WRONG_UNDER_FSDP.items()},
         **{
@@ -314,8 +318,9 @@ def test_under_fsdp_unsynchronised_gradients_are_refused(under_fsdp, name):
         assert outcome.steps == 0
 
 
-def test_under_fsdp_a_run_resumes_from_a_distributed_checkpoint_bit_for_bit(under_fsdp):
-    for actual, expected in zip(under_fsdp["resumed"], under_fsdp["uninterrupted"], strict=True):
+@pytest.mark.parametrize("name", ["", ", adam"], ids=["surgery saved", "optimiser saved, surgery attached"])
+def test_under_fsdp_a_run_resumes_from_a_distributed_checkpoint_bit_for_bit(under_fsdp, name):
+    for actual, expected in zip(under_fsdp[f"resumed{name}"], under_fsdp[f"uninterrupted{name}"], strict=True):
         assert_same_numbers(actual, expected)
         assert all(map(torch.equal, actual.parameters, expected.parameters))
         for level, expected_level in zip(actual.averages, expected.averages, strict=True):

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -131,6 +133,7 @@ def train(
     unsynchronised: tuple[int, ...] = (),
     steps: int = STEPS,
     checkpoint: Path | None = None,
+    attached: bool = False,
     compiled: bool = False,
 ) -> Outcome:
     """Train a small network by bloop.
@@ -148,17 +151,21 @@ def train(
         unsynchronised: the micro-batches that are not synchronised.
         steps: the number of steps.
         checkpoint: a folder; half way, everything is saved there, made again and loaded.
+        attached: whether the checkpoint holds the optimiser with the surgery attached, not the surgery alone.
         compiled: whether to pass ``compile=True``.
     """
     model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
     for step in range(steps):
         if checkpoint and step == steps // 2:
-            dcp.save({"model": model.state_dict(), "surgery": surgery.state_dict()}, checkpoint_id=checkpoint)
+            dcp.save(whole_state(model, surgery, optimiser, attached), checkpoint_id=checkpoint)
             model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
-            state = {"model": model.state_dict(), "surgery": surgery.state_dict()}
+            state = whole_state(model, surgery, optimiser, attached)
             dcp.load(state, checkpoint_id=checkpoint)
             model.load_state_dict(state["model"])
-            surgery.load_state_dict(state["surgery"])
+            if attached:
+                set_optimizer_state_dict(model, optimiser, state["optimizer"])
+            else:
+                surgery.load_state_dict(state["surgery"])
         x, y = batch(step, rank, world)
         try:
             for micro, (some_x, some_y) in enumerate(zip(x.chunk(micro_batches), y.chunk(micro_batches), strict=True)):
@@ -173,6 +180,16 @@ def train(
         optimiser.step()
         optimiser.zero_grad()
     return outcome(model, surgery, steps)
+
+
+def whole_state(
+    model: nn.Module, surgery: gst.Surgery, optimiser: torch.optim.Optimizer, attached: bool
+) -> dict[str, Any]:
+    """What a checkpoint holds."""
+    if not attached:
+        return {"model": model.state_dict(), "surgery": surgery.state_dict()}
+    surgery.attach(optimiser)
+    return {"model": model.state_dict(), "optimizer": get_optimizer_state_dict(model, optimiser)}
 
 
 def network(heads: int = 1) -> Net:

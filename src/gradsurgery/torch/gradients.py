@@ -6,11 +6,13 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import Parameter
 
 from gradsurgery.torch.blocks import make_dense
 from gradsurgery.torch.dtensor import add_gradients, full, place_like, raise_on_freed_parameters
 from gradsurgery.torch.parallel import ParallelSetup
 from gradsurgery.torch.parameters import check_trainable
+from gradsurgery.torch.uncovered import warn_uncovered
 
 Loss: TypeAlias = Tensor | Callable[[], Tensor]
 
@@ -25,6 +27,7 @@ class Gatherer:
         self._parameters = parameters
         self.gradients: list[Gradients] = []
         """The gradient of each loss, main first; empty between steps."""
+        self._uncovered: dict[int, Tensor] | None = {}
 
     def clear(self) -> None:
         """Drop what was gathered."""
@@ -46,6 +49,9 @@ class Gatherer:
             for parameter, gradient in zip(self._parameters, before, strict=True):
                 parameter.grad = gradient
         self.gradients = gathered
+        if self._uncovered:
+            warn_uncovered(list(self._uncovered.values()))
+            self._uncovered = None  # once is enough
         return tuple(values)
 
     def add_to_grad(self, directions: Gradients) -> None:
@@ -69,7 +75,7 @@ class Gatherer:
             parameter.grad = None if setup.sharded else gradient
         try:
             value = _evaluate(name, loss)
-            _backward(value, self._parameters, later, setup)
+            uncovered = _backward(value, self._parameters, later, setup)
             gradients = self._owned_gradients(name)
         except RuntimeError as error:
             advice = setup.advice(error) or (_freed_graph_advice(name) if "second time" in str(error) else None)
@@ -77,6 +83,8 @@ class Gatherer:
                 raise
             raise RuntimeError(advice) from error
         setup.check_synchronised(name)
+        if uncovered and self._uncovered is not None:
+            self._uncovered.update(uncovered)
         if all(gradient is None for gradient in gradients):
             raise RuntimeError(f"the {name} loss reaches none of the parameters")
         if setup.sharded:
@@ -136,8 +144,8 @@ class _Graph:
     def __init__(self, losses: Iterable[Tensor]) -> None:
         self.nodes: set[Node] = set()
         """The inner nodes, which may hold saved tensors."""
-        self.leaves: set[int] = set()
-        """The ids of the leaf tensors."""
+        self.leaves: dict[int, Tensor] = {}
+        """The leaf tensors by id."""
         stack = [loss.grad_fn for loss in losses]
         while stack:
             node = stack.pop()
@@ -147,8 +155,8 @@ class _Graph:
                 self.nodes.add(node)
                 for following, _ in next_functions:
                     stack.append(following)
-            else:
-                self.leaves.add(id(getattr(node, "variable", None)))
+            elif (leaf := getattr(node, "variable", None)) is not None:
+                self.leaves[id(leaf)] = leaf
 
     def shares_nodes(self, other: "_Graph") -> bool:
         """Whether the backward pass of one frees what the other's needs."""
@@ -160,8 +168,14 @@ class _Graph:
         return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
 
 
-def _backward(loss: Tensor, parameters: list[Tensor], later: Sequence[Tensor], setup: ParallelSetup) -> None:
-    """``loss.backward()``, restricted to the parameters where possible; keeps the graph if a later loss needs it."""
+def _backward(
+    loss: Tensor, parameters: list[Tensor], later: Sequence[Tensor], setup: ParallelSetup
+) -> dict[int, Tensor]:
+    """``loss.backward()``, restricted to the parameters where possible; keeps the graph if a later loss needs it.
+
+    Returns:
+        The trainable parameters that the loss reaches and that are not among these, by id.
+    """
     graph = _Graph([loss])
     retain_graph = bool(later) and graph.shares_nodes(_Graph(later))
     if setup.sharded:
@@ -171,11 +185,14 @@ def _backward(loss: Tensor, parameters: list[Tensor], later: Sequence[Tensor], s
         gradients = torch.autograd.grad(loss, trainable, retain_graph=retain_graph, allow_unused=True)
         for parameter, gradient in zip(trainable, gradients, strict=True):
             parameter.grad = add_gradients(parameter.grad, gradient)
-        return
-    reaches_ours_only = graph.leaves <= {id(parameter) for parameter in parameters}
-    unrestricted = setup.hooked or graph.hides_parameters or (reaches_ours_only and bool(graph.leaves))
+        return {}
+    others = graph.leaves.keys() - {id(parameter) for parameter in parameters}
+    unrestricted = setup.hooked or graph.hides_parameters or (not others and bool(graph.leaves))
     inputs = None if unrestricted else _trainable(parameters)
     loss.backward(retain_graph=retain_graph, inputs=inputs)  # type: ignore[no-untyped-call]
+    if setup.sharded:  # FSDP2 computes with gathered parameters, which are not those of the user
+        return {}
+    return {key: graph.leaves[key] for key in others if isinstance(graph.leaves[key], Parameter)}
 
 
 def _trainable(parameters: list[Tensor]) -> list[Tensor]:
