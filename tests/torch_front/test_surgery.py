@@ -64,7 +64,7 @@ def test_the_average_of_a_parameter_that_is_no_longer_reached_decays():
 
 def test_tied_parameters_and_groups_count_once():
     weight = Parameter(torch.tensor([2.0, 0.0]))
-    groups = [{"params": [weight], "lr": 0.1}, {"params": weight, "lr": 0.2}, {"params": (p for p in [weight])}]
+    groups = [{"params": [weight]}, {"params": weight}, {"params": (p for p in [weight])}]
     for params in (groups, [weight, weight], [("name", weight)]):
         weight.grad = None
         surgery = gst.Surgery(params, gs.bloop(lam=0.5, rho=None))
@@ -170,7 +170,7 @@ def test_lam_may_be_a_tensor_that_changes(compiled):
         ([1.0], TypeError, "params holds parameters, but got 1.0"),
         ([W * 2], ValueError, "a parameter is a leaf tensor, but got one computed from others"),
         (Linear(2, 2), TypeError, r"got a Linear: did you mean model.parameters\(\)\?"),
-        (torch.optim.SGD([W]), TypeError, r"got the optimiser SGD: did you mean model.parameters\(\) or optimizer"),
+        (torch.optim.SGD([W]), TypeError, r"got the optimiser SGD: did you mean model.parameters\(\)"),
         (3, TypeError, "an iterable of parameters such as model.parameters"),
         ([{"parameters": [W]}], ValueError, "parameters under 'params', but got the keys parameters"),
         ([torch.ones(1), torch.ones(2)], ValueError, "must be trainable, but requires_grad is False for all 2"),

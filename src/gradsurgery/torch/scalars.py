@@ -46,13 +46,18 @@ class Scalars:
     """
 
     def __init__(self, device: torch.device, dtypes: Iterable[torch.dtype]) -> None:
-        computed = {compute_dtype(dtype) for dtype in dtypes}
         self.device = device
-        self.dtype = torch.float64 if torch.float64 in computed else torch.float32
-        """The widest type that is computed in."""
-        self._narrowest = torch.float32 if torch.float32 in computed else torch.float64
+        self._computed: set[torch.dtype] = set()
+        self.include(dtypes)
         self.is_async = is_async(device)
         """Whether reading a scalar blocks on the device."""
+
+    def include(self, dtypes: Iterable[torch.dtype]) -> None:
+        """Make room for parameters of these types."""
+        self._computed |= {compute_dtype(dtype) for dtype in dtypes}
+        self.dtype = torch.float64 if torch.float64 in self._computed else torch.float32
+        """The widest type that is computed in."""
+        self._narrowest = torch.float32 if torch.float32 in self._computed else torch.float64
 
     def as_numpy(self, value: Scalar) -> Scalar:
         """A scalar for formulas: numpy's on the CPU, else a 0-d tensor."""

@@ -14,7 +14,14 @@ from gradsurgery.scalar import Scalar
 from gradsurgery.torch.attach import attach, unwrap_optimizer
 from gradsurgery.torch.gradients import Gatherer, Gradients, Loss
 from gradsurgery.torch.parallel import ParallelSetup, find_parallel_setup
-from gradsurgery.torch.parameters import SUPPORTED, collect_parameters
+from gradsurgery.torch.parameters import (
+    SUPPORTED,
+    ParameterGroup,
+    check_disjoint,
+    check_method,
+    collect_groups,
+    read_group,
+)
 from gradsurgery.torch.part import Part
 from gradsurgery.torch.passes.native import check_device, compiler_command
 from gradsurgery.torch.scalars import Scalars
@@ -35,9 +42,20 @@ class Surgery:
     finite) the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips the step. After an
     exception the gathered gradients are dropped, and the next step starts afresh.
 
+    Groups of parameters may have methods of their own, each with its own inner products and averages:
+
+        Surgery([{"params": trunk, "method": gs.bloop(lam=0.1)}, {"params": heads}], gs.mixed(lam=1.0))
+
+    Prefer surgery on the trunk alone where main and aux have heads of their own. Nothing conflicts in a head that one
+    loss reaches, but its direction there is lam times its gradient: under SGD, a small lam slows down the auxiliary
+    head's learning (Adam undoes the factor), and the head then sends worse gradients to the trunk. The plain sum with
+    lam = 1 trains each head at the full learning rate.
+
     Args:
         params: parameters or groups of them, as for an optimiser, taken after the model was wrapped by DDP or FSDP2.
             Frozen parameters are skipped, and may be unfrozen later.
+            A group is a dictionary with ``params`` and, if it has a method of its own, ``method``. Groups without one,
+            and single parameters, are trained together by the method below.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
         compile: whether to run the two passes over memory in C++, for parameters on the CPU. The kernel is built in the
             first step, in a second or two, by the compiler named in ``CXX`` or by ``c++``. On an accelerator this
@@ -53,36 +71,67 @@ class Surgery:
         compile: bool = False,  # noqa: A002
         measure: bool = False,
     ) -> None:
-        if not isinstance(method, Method):
-            raise TypeError(f"Surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
-        self._compile, self._measure = compile, measure
-        self._parameters = collect_parameters(params)
-        if compile:  # fail here rather than in the first step
-            for parameter in self._trainable():
-                check_device(parameter.device)
-            compiler_command()
-        dtypes = [parameter.dtype for parameter in self._parameters if parameter.dtype in SUPPORTED]
-        self._scalars = Scalars(self._trainable()[0].device, dtypes)
-        self._parts = [Part(method, self._scalars, compile=compile, measure=measure)]
-        self._parts[0].add(self._parameters, 0)
+        check_method(method)
+        groups = collect_groups(params)
+        self._compile, self._measure, self._method = compile, measure, method
+        self._parameters: list[Tensor] = []
+        self._parts: list[Part] = []
+        self._shared: Part | None = None
+        first = next(parameter for group in groups for parameter in group.parameters if parameter.requires_grad)
+        self._scalars = Scalars(first.device, [])
+        for group in groups:
+            self._add(group)
         self._gatherer = Gatherer(self._parameters)
         self._setup: ParallelSetup | None = None
         self._attached: list[Optimizer] = []
-        self._diagnostics: Callable[[], Mapping[str, Scalar]] = dict
+        self._diagnostics: list[Callable[[], Mapping[str, Scalar]]] = []
 
     def __repr__(self) -> str:
         trainable = self._trainable()
         count, elements = len(trainable), sum(parameter.numel() for parameter in trainable)
-        return f"Surgery({self.method!r}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements)"
+        methods = ", ".join(repr(part.method) for part in self._parts)
+        return f"Surgery({methods}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements)"
 
     @property
     def method(self) -> Method:
-        """The method; assign one of the same kind to change its hyperparameters."""
-        return self._parts[0].method
+        """The method of all groups that have none of their own; assign one of its kind to change hyperparameters."""
+        return self._method
 
     @method.setter
     def method(self, method: Method) -> None:
-        self._parts[0].method = method
+        self._method = method
+        if self._shared is not None:
+            self._shared.method = method
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Add parameters during training, for example a new head; they start without an average.
+
+        Args:
+            group: ``{"params": parameters}``, trained with the other parameters of the constructor's method, or
+                ``{"params": parameters, "method": method}``.
+        """
+        if self._gatherer.gradients:
+            raise RuntimeError("add_param_group comes between steps: call surgery.apply() first")
+        new = read_group(group)
+        check_disjoint([*self._parameters, *new.parameters])
+        self._add(new)
+        self._setup = None  # DDP or FSDP2 may hold the new ones
+
+    def _add(self, group: ParameterGroup) -> None:
+        if self._compile:  # fail here rather than in the first step
+            for parameter in group.parameters:
+                if parameter.requires_grad:
+                    check_device(parameter.device)
+            compiler_command()
+        self._scalars.include(parameter.dtype for parameter in group.parameters if parameter.dtype in SUPPORTED)
+        part = self._shared if group.method is None else None
+        if part is None:
+            part = Part(group.method or self._method, self._scalars, compile=self._compile, measure=self._measure)
+            self._parts.append(part)
+        if group.method is None:
+            self._shared = part
+        part.add(group.parameters, len(self._parameters))
+        self._parameters += group.parameters
 
     def _trainable(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -135,7 +184,7 @@ class Surgery:
         directions: Gradients = [None] * len(self._parameters)
         updates = [part.finish(step, sound, directions) for part, step in zip(self._parts, steps, strict=True)]
         self._gatherer.add_to_grad(directions)
-        self._diagnostics = updates[0].diagnostics
+        self._diagnostics = [update.diagnostics for update in updates]
 
     def attach(self, *optimizers: Any) -> None:
         """Let the state of this surgery travel in ``optimizer.state_dict()``, and guard ``optimizer.step()``.
@@ -175,24 +224,43 @@ class Surgery:
     def diagnostics(self) -> dict[str, Tensor]:
         """Diagnostics of the last step, by name; see ``gradsurgery.diagnostics`` for their meaning.
 
-        Those that need inner products which the method does not use are there with ``Surgery(..., measure=True)``.
+        Those that need inner products which the method does not use are there with ``Surgery(..., measure=True)``. If
+        several methods are at work, their names start with ``group0/``, ``group1/`` and so on, in the order of the
+        groups; ``sound`` is that of the whole step.
         """
-        return {name: self._scalars.tensor(value) for name, value in self._diagnostics().items()}
+        values: dict[str, Tensor] = {}
+        for index, diagnostics in enumerate(self._diagnostics):
+            prefix = f"group{index}/" if len(self._diagnostics) > 1 else ""
+            for name, value in diagnostics().items():
+                values[name if name == "sound" else prefix + name] = self._scalars.tensor(value)
+        return values
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of the state: averages, counts and scalars, as copies in plain containers.
 
         ``state["averages"][level][index]`` is the average of a parameter by its position in ``params``, for trainable
-        parameters and for those that were trained before.
+        parameters and for those that were trained before. With methods of several groups, ``state["groups"]`` is the
+        list of their states.
         """
         if self._gatherer.gradients:
             warnings.warn(
                 "state_dict() does not contain the gradients that were gathered and not applied: call it after apply()",
                 stacklevel=2,
             )
-        return self._parts[0].snapshot()
+        states = [part.snapshot() for part in self._parts]
+        return states[0] if len(states) == 1 else {"groups": states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state, which is checked first, and drop gathered gradients; hyperparameters stay as they are."""
-        self._parts[0].load(state)
+        states = [state]
+        if len(self._parts) > 1:
+            if not isinstance(state, Mapping) or not isinstance(state.get("groups"), list | tuple):
+                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state is of one")
+            states = list(state["groups"])
+            if len(states) != len(self._parts):
+                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state is of {len(states)}")
+        for part, saved in zip(self._parts, states, strict=True):
+            part.check(saved)
+        for part, saved in zip(self._parts, states, strict=True):
+            part.load(saved)
         self._gatherer.clear()
