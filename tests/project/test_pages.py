@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 
 import gradsurgery as gs
 from gradsurgery.lab.run import Run, RunSpec
+from gradsurgery.lab.store import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +36,16 @@ def test_each_snippet_of_the_readme_runs_when_pasted_alone(snippet, capsys, tmp_
         assert trained.item() < 0.1
     else:
         assert capsys.readouterr().out == "[1.  0.2]\n"
+
+
+@pytest.mark.parametrize("snippet", snippets("docs/lab.md"), ids=range(len(snippets("docs/lab.md"))))
+def test_each_snippet_about_the_lab_sweeps_or_logs(snippet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "docs/lab.md", "exec"), {"__name__": "__main__"})
+    with Store("runs") as store:
+        records = store.select(status=None)
+    assert {record.status for record in records} == {"done"}
+    assert any(record.spec.lam == 0 for record in records)
 
 
 def test_following_contributing_adds_a_method_and_its_test(monkeypatch):
