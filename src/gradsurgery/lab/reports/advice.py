@@ -1,5 +1,6 @@
 """The recommendations on top of a report, as HTML: a row for each allowance, with a sentence for each method."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -31,7 +32,7 @@ def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
     headings = "".join(f'<th scope="col">{text}</th>' for text in ("Main may be worse by", "Lowest aux of each method"))
     allowances: dict[str, list[str]] = {}  # rows that say the same are one
     for allow, each in by_allowance.items():
-        allowances.setdefault(_sentences(each), []).append(f"{100 * allow:g} %")
+        allowances.setdefault(_sentences(each), []).append(_keep_together(f"{100 * allow:g} %"))
     rows = "".join(
         f'<tr><th scope="row">{", ".join(percentages)}</th><td>{sentences}</td></tr>'
         for sentences, percentages in allowances.items()
@@ -45,6 +46,13 @@ def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
 
 
 def _sentences(recommendations: Sequence[Recommendation]) -> str:
-    items = "".join(f"<li>{swatch(look(each.method))}{escape(each.text)}</li>" for each in recommendations)
+    items = "".join(
+        f"<li>{swatch(look(each.method))}{_keep_together(escape(each.text))}</li>" for each in recommendations
+    )
     sentence = verdict(recommendations)
     return f"<ul>{items}</ul>" + (f"<strong>{escape(sentence)}</strong>" if sentence else "")
+
+
+def _keep_together(text: str) -> str:
+    """The text with no line break between a number and its sign or unit."""
+    return re.sub(r" ([%±=]) ?", lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)

@@ -3,12 +3,11 @@
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.advice import advice_table
+from gradsurgery.lab.reports.page import render_page
 from gradsurgery.lab.run import RunRecord
 
 
@@ -20,14 +19,10 @@ def write_index(reports: Mapping[Path, tuple[str, Sequence[RunRecord]]], folder:
         folder: an older index in it is replaced.
     """
     sections = [_section(page, title, records, folder) for page, (title, records) in reports.items()]
-    resources = files("gradsurgery.lab.reports")
-    content = Template(resources.joinpath("index.html").read_text("utf-8")).substitute(
-        title=f"{len(reports)} sweeps",
-        style=resources.joinpath("report.css").read_text("utf-8"),
-        sweeps="".join(sections),
-    )
+    title = f"{len(reports)} sweeps"
+    body = f'<header><h1>{title}</h1></header><main class="sweeps">{"".join(sections)}</main>'
     path = folder / "index.html"
-    write_atomically(path, content.encode())
+    write_atomically(path, render_page(title, body, layout="wide"))
     return path
 
 

@@ -1,14 +1,12 @@
 """A report on a sweep: one HTML page that works offline, and figures for a paper beside it.
 
-The page is ``report.html`` with the style, the scripts, plotly.js and the data filled in. It loads nothing, and its
-content security policy makes sure of that.
+The body of the page is ``report.html`` with the scripts, plotly.js and the data filled in.
 """
 
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 
@@ -21,6 +19,7 @@ from gradsurgery.lab.reports.conditions import condition_tables, condition_warni
 from gradsurgery.lab.reports.figures import OWN_FIGURES, Drawing, save_figures
 from gradsurgery.lab.reports.looks import Look, number
 from gradsurgery.lab.reports.outcomes import outcome_sentences
+from gradsurgery.lab.reports.page import read_resource, render_page
 from gradsurgery.lab.reports.plotly_data import chart_data
 from gradsurgery.lab.reports.series import SPLITS, Series, group_runs, splits_with_points
 from gradsurgery.lab.reports.tables import comparison_table, metrics_table, samples_section, swatch
@@ -58,8 +57,7 @@ def write_report(
     comparisons = {split: compare(records, split) for split in splits}
     folder.mkdir(parents=True, exist_ok=True)
     figures = save_figures(records, folder / "figures", draw)
-    resources = files("gradsurgery.lab.reports")
-    page = Template(resources.joinpath("report.html").read_text("utf-8")).substitute(
+    body = Template(read_resource("report.html")).substitute(
         title=escape(title),
         facts=_facts(records, about or {}),
         advice=_advice(records),
@@ -73,14 +71,13 @@ def write_report(
         conditions=condition_tables(records),
         images=_images(figures),
         figure_links=_figure_links(figures),
-        style=resources.joinpath("report.css").read_text("utf-8"),
         plotly=get_plotlyjs(),
         # a "</script>" in a string would end the script
         data=json.dumps(chart_data(records, groups), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        scripts="".join(f"<script>\n{resources.joinpath(name).read_text('utf-8')}</script>\n" for name in _SCRIPTS),
+        scripts="".join(f"<script>\n{read_resource(name)}</script>\n" for name in _SCRIPTS),
     )
     path = folder / "report.html"
-    write_atomically(path, page.encode())
+    write_atomically(path, render_page(title, body))
     return path
 
 
