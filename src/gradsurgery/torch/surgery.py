@@ -11,7 +11,9 @@ from torch.optim import Optimizer
 
 from gradsurgery.method import Method
 from gradsurgery.scalar import Scalar
+from gradsurgery.torch.accelerator import AcceleratorAdapter
 from gradsurgery.torch.attach import attach, unwrap_optimizer
+from gradsurgery.torch.dtensor import full
 from gradsurgery.torch.gradients import Gatherer, Gradients, Loss
 from gradsurgery.torch.parallel import ParallelSetup, find_parallel_setup
 from gradsurgery.torch.parameters import (
@@ -61,6 +63,9 @@ class Surgery:
             first step, in a second or two, by the compiler named in ``CXX`` or by ``c++``. On an accelerator this
             raises: nobody has measured there yet whether compiling gains anything over PyTorch's own operations.
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
+        accelerator: the ``accelerate.Accelerator``, if there is one. Then ``backward`` divides the losses by its
+            ``gradient_accumulation_steps`` and scales them, as ``accelerator.backward`` does, and ``apply`` waits for
+            the last micro-batch: inside ``accelerator.accumulate(model)`` both are called for each micro-batch.
     """
 
     def __init__(
@@ -70,8 +75,10 @@ class Surgery:
         *,
         compile: bool = False,  # noqa: A002
         measure: bool = False,
+        accelerator: Any = None,
     ) -> None:
         check_method(method)
+        self._accelerator = None if accelerator is None else AcceleratorAdapter(accelerator)
         groups = collect_groups(params)
         self._compile, self._measure, self._method = compile, measure, method
         self._parameters: list[Tensor] = []
@@ -84,6 +91,7 @@ class Surgery:
         self._gatherer = Gatherer(self._parameters)
         self._setup: ParallelSetup | None = None
         self._attached: list[Optimizer] = []
+        self._gradient_states: list[Any] = []  # of Accelerate's optimisers
         self._diagnostics: list[Callable[[], Mapping[str, Scalar]]] = []
 
     def __repr__(self) -> str:
@@ -152,7 +160,12 @@ class Surgery:
                 self._setup = find_parallel_setup(self._parameters)
             replicated = bool(self._setup.replicas)
             formulas = [part.formula(len(aux), replicated=replicated) for part in self._parts]
-            return self._gatherer.backward(formulas[0].gradients, (main, *aux), self._setup)
+            names, losses = formulas[0].gradients, (main, *aux)
+            if self._accelerator is None:
+                return self._gatherer.backward(names, losses, self._setup)
+            values: list[Tensor] = []
+            self._gatherer.backward(names, [self._accelerator.wrap(loss, values) for loss in losses], self._setup)
+            return tuple(map(full, values))
         except BaseException:
             self._gatherer.clear()
             raise
@@ -166,8 +179,19 @@ class Surgery:
 
         Args:
             scaler: the ``GradScaler`` that scaled the losses. Averages are kept unscaled; the direction stays scaled,
-                for ``scaler.unscale_`` and ``scaler.step``.
+                for ``scaler.unscale_`` and ``scaler.step``. Leave it out if the surgery has an ``accelerator``.
         """
+        if self._accelerator is not None:
+            if scaler is not None:
+                raise ValueError("this Surgery uses the scaler of its accelerator: call apply() without scaler")
+            if not self._accelerator.sync_gradients:
+                return
+            scaler = self._accelerator.scaler
+        elif any(not state.sync_gradients for state in self._gradient_states):
+            raise RuntimeError(
+                "apply() was called inside accelerator.accumulate before the last micro-batch: make the surgery with "
+                "Surgery(..., accelerator=accelerator)"
+            )
         try:
             self._step(scaler)
         finally:
@@ -216,6 +240,7 @@ class Surgery:
                 f"attach takes the optimisers of all trainable parameters, but {len(missing)} of "
                 f"{len(self._trainable())} are in none of them"
             )
+        self._gradient_states += [o.gradient_state for o in optimizers if hasattr(o, "gradient_state")]
         for optimizer in inner:
             if optimizer not in self._attached:
                 attach(optimizer, self._parts, lambda: bool(self._gatherer.gradients))

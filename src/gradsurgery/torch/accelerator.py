@@ -1,0 +1,54 @@
+"""What a surgery takes over from ``accelerator.backward``: loss scaling, division by micro-batches, when to step."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from gradsurgery.torch.gradients import Loss
+
+REFUSED = ("DEEPSPEED", "MEGATRON_LM", "FSDP")
+
+
+class AcceleratorAdapter:
+    """Does with the losses of a step what ``accelerator.backward`` does with one.
+
+    Args:
+        accelerator: an ``accelerate.Accelerator``.
+    """
+
+    def __init__(self, accelerator: Any) -> None:
+        for name in ("gradient_accumulation_steps", "sync_gradients", "scaler"):
+            if not hasattr(accelerator, name):
+                raise TypeError(f"accelerator is an accelerate.Accelerator, but got {accelerator!r}")
+        kind = getattr(getattr(accelerator, "distributed_type", None), "name", "NO")
+        if kind in REFUSED and not getattr(accelerator, "is_fsdp2", False):
+            raise ValueError(f"surgery works with Accelerate on one device, under DDP and under FSDP2, but got {kind}")
+        self._accelerator = accelerator
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether this is the last micro-batch of a step."""
+        return bool(self._accelerator.sync_gradients)
+
+    @property
+    def scaler(self) -> Any:
+        """The ``GradScaler``, or None."""
+        return self._accelerator.scaler
+
+    def wrap(self, loss: Loss, values: list[Tensor]) -> Loss:
+        """The loss, scaled and divided by the number of micro-batches; its own value is appended to ``values``."""
+        if not isinstance(loss, Tensor) and callable(loss):
+            return partial(self._call, loss, values)
+        return self._scale(loss, values)
+
+    def _call(self, function: Callable[[], Tensor], values: list[Tensor]) -> Tensor:
+        return self._scale(function(), values)
+
+    def _scale(self, loss: Tensor, values: list[Tensor]) -> Tensor:
+        if not isinstance(loss, Tensor):
+            return loss  # backward raises
+        values.append(loss.detach())
+        divided = loss / self._accelerator.gradient_accumulation_steps
+        return divided if self.scaler is None else self.scaler.scale(divided)
