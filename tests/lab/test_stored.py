@@ -1,0 +1,57 @@
+"""Stored runs are divided into sweeps by scale and settings."""
+
+import pytest
+
+import gradsurgery as gs
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.stored import select_runs, select_sweeps
+
+
+def record(folder, problem="mine", scale="default", lam=0.1, **settings):
+    with lab.Store(folder).run(problem=problem, scale=scale, method=gs.mixed(lam=lam), settings=settings) as run:
+        run.log(step=0, main_train=1 + lam, aux_train=1 - lam)
+
+
+def test_a_problem_known_by_its_runs_alone_with_one_set_of_settings_is_one_sweep(tmp_path):
+    record(tmp_path, rate=0.1)
+    record(tmp_path, lam=0.2, rate=0.1)
+    (sweep,) = select_sweeps(tmp_path, "mine")
+    assert (sweep.title, sweep.folder_name, len(sweep.records)) == ("mine, default", "mine-default", 2)
+
+
+def test_sweeps_with_different_settings_are_told_apart_by_title_and_folder(tmp_path):
+    record(tmp_path, rate=0.1)
+    record(tmp_path, rate=0.2)
+    sweeps = select_sweeps(tmp_path, "mine")
+    assert [sweep.title for sweep in sweeps] == ["mine, default, rate = 0.1", "mine, default, rate = 0.2"]
+    assert len({sweep.folder_name for sweep in sweeps}) == 2
+
+
+def test_all_scales_of_a_problem_known_by_its_runs_alone_are_sweeps(tmp_path):
+    for scale in ("small", "large"):
+        record(tmp_path, scale=scale)
+    assert {sweep.title for sweep in select_sweeps(tmp_path, "mine")} == {"mine, small", "mine, large"}
+    assert [sweep.title for sweep in select_sweeps(tmp_path, "mine", ["large"])] == ["mine, large"]
+    assert len(select_runs(tmp_path, "mine")) == 2
+
+
+def test_a_declared_problem_is_selected_at_its_first_scale(tmp_path):
+    for scale in ("demo", "laptop"):
+        record(tmp_path, problem="conditioning" if scale == "demo" else "lipschitz", scale=scale)
+        record(tmp_path, problem="lipschitz", scale="demo")
+    assert {sweep.records[0].spec.scale for sweep in select_sweeps(tmp_path, "lipschitz")} == {"demo"}
+    assert len(select_sweeps(tmp_path, "lipschitz", ["demo", "laptop"])) == 2
+    with pytest.raises(UserError, match="no run of lipschitz at scale paper is stored"):
+        select_sweeps(tmp_path, "lipschitz", ["demo", "paper"])
+
+
+def test_several_problems_and_scales_are_reported_on_one_index(tmp_path, capsys):
+    for scale in ("demo", "laptop"):
+        record(tmp_path, problem="lipschitz", scale=scale)
+        record(tmp_path, problem="weights", scale=scale)
+    assert main(["report", "lipschitz", "weights", "--scale", "demo,laptop", "--folder", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("report: ") for line in lines) == 4
+    assert lines[-1] == f"index: {tmp_path / 'report' / 'index.html'}"
