@@ -3,7 +3,7 @@ import pytest
 from gradsurgery.lab.reports.figures import COLUMN, PAGE, draw_fronts, draw_mixed_loss
 from gradsurgery.lab.reports.looks import look
 from gradsurgery.lab.reports.series import group_runs
-from tests.lab.reports.synthetic_runs import LAMS, main_alone, run, sweep
+from tests.lab.reports.synthetic_runs import LAMS, ending, run, sweep
 
 
 def lines(panel, **properties):
@@ -31,13 +31,13 @@ def test_fronts_are_drawn_for_train_on_the_left_and_test_on_the_right():
 
 
 def test_main_alone_is_a_black_star_within_the_axes():
-    alone = main_alone()
-    figure = draw_fronts(group_runs(sweep() + alone), alone)
-    for panel, split in zip(figure.axes, ("train", "test"), strict=True):
-        [[(main, aux)]] = lines(panel, color="#000000", marker="*")
-        assert main == pytest.approx(sum(record.final[f"main_{split}"] for record in alone) / 3)
-        assert panel.get_xlim()[0] < main < panel.get_xlim()[1]
-        assert panel.get_ylim()[0] < aux < panel.get_ylim()[1]
+    alone = [ending("mixed", 0.0, main, 3.5, seed) for seed, main in enumerate((0.1, 0.3))]
+    fronts = [ending(name, lam, 1 + lam, 2 - lam) for name in ("mixed", "bloop") for lam in (0.1, 0.5, 1.0)]
+    figure = draw_fronts(group_runs(fronts + alone), alone)
+    (panel,) = figure.axes
+    assert lines(panel, color="#000000", marker="*") == [[(0.2, 3.5)]]
+    assert panel.get_xlim()[0] < 0.2
+    assert panel.get_ylim()[1] > 3.5
     assert figure.legends[0].get_texts()[-1].get_text() == "main alone"
 
 

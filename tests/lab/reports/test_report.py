@@ -182,7 +182,7 @@ def test_a_sweep_that_cannot_be_compared_says_why(tmp_path, no_figures):
 
 def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
     grid = itertools.product(gs.METHODS, powers_of_ten(-4, 0, 20), range(10))
-    records = [run(method, lam, seed=seed, steps=40) for method, lam, seed in grid]
+    records = [run(method, lam, seed=seed, steps=100) for method, lam, seed in grid]
     assert len(records) == 2000
     assert write_report(records + main_alone(10), tmp_path, "large").stat().st_size < 10e6
 
