@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
         'gradsurgery.torch needs torch: pip install "gradsurgery[torch]"', name=error.name
     ) from error
 
+from gradsurgery.torch.explain import explain
 from gradsurgery.torch.surgery import Surgery
 
-__all__ = ["Surgery"]
+__all__ = ["Surgery", "explain"]

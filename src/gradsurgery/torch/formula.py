@@ -42,6 +42,8 @@ class PlannedStep(NamedTuple):
     unscale: Scalar | None
     state: State
     scalars: Scalars
+    conflicts: dict[str, Scalar]
+    """Whether each auxiliary gradient is in conflict, where its inner product is known."""
 
     def finish(self, sound: Scalar) -> Update:
         """What the step does, given whether the whole step is sound."""
@@ -82,6 +84,13 @@ class Formula:
         """The inner products, by names."""
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
         """The inner products, by positions in ``names``."""
+        against = "average" if method.averages else "main"
+        self._conflicts = {
+            "conflict" + name.removeprefix("aux"): self.pairs.index(pair)
+            for name in self.gradients[1:]
+            for pair in ((name, against), (against, name))
+            if pair in self.pairs
+        }
 
     def plan(
         self, products: Sequence[Scalar], state: State, *, scale: Scalar | None = None, replicas_agree: Scalar = True
@@ -115,7 +124,8 @@ class Formula:
                 count = len(self.gradients)
                 weights = [*weights[:count], *(weight * scale for weight in weights[count:])]
             sound = step.sound & scalars.all_finite(weights) & replicas_agree
-        return PlannedStep(step, weights, sound, unscale, state, scalars)
+            conflicts = {name: values[place] < 0 for name, place in self._conflicts.items()}
+        return PlannedStep(step, weights, sound, unscale, state, scalars, conflicts)
 
     def _unscale(self, product: Scalar, pair: tuple[str, str], unscale: Scalar) -> Scalar:
         for name in pair:

@@ -1,6 +1,6 @@
 """``Part``: the parameters that one method trains. Their inner products, averages and steps are their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -15,8 +15,9 @@ from gradsurgery.scalar import Scalar
 from gradsurgery.torch.blocks import Block, Group, Layout
 from gradsurgery.torch.ddp import DDP_ADVICE, fingerprint, replicas_agree
 from gradsurgery.torch.dtensor import Shards, sum_over_shards
-from gradsurgery.torch.formula import Formula, PlannedStep, Update
+from gradsurgery.torch.formula import Formula, PlannedStep
 from gradsurgery.torch.gradients import Gradients
+from gradsurgery.torch.means import Means
 from gradsurgery.torch.passes import Passes, make_passes
 from gradsurgery.torch.scalars import Scalars
 from gradsurgery.torch.state import State
@@ -50,6 +51,10 @@ class Part:
         self._state = State(method, self.parameters, scalars)
         self._layout = Layout(self.parameters, self._state)
         self._formula: Formula | None = None
+        self.means = Means(scalars)
+        """What the steps were like on average."""
+        self.diagnostics: Callable[[], Mapping[str, Scalar]] = dict
+        """Diagnostics of the last step."""
 
     def add(self, parameters: Sequence[Tensor], start: int) -> None:
         """Add parameters.
@@ -94,7 +99,7 @@ class Part:
         agree = self._replicas_agree(formula, products, groups, replicas) if replicas else True
         return PartStep(formula.plan(products, self._state, scale=scale, replicas_agree=agree), passes, directions)
 
-    def finish(self, step: PartStep, sound: Scalar, gathered: Gradients) -> Update:
+    def finish(self, step: PartStep, sound: Scalar, gathered: Gradients) -> None:
         """The second pass over memory; puts the directions among those of all parameters of the surgery."""
         update = step.plan.finish(sound)
         for passes, _ in step.passes:
@@ -102,7 +107,13 @@ class Part:
         for position, direction in zip(self._positions, step.directions, strict=True):
             gathered[position] = direction
         self._state.advance(update.mass, update.memory)
-        return update
+        self.diagnostics = update.diagnostics
+        values: Mapping[str, Scalar] = step.plan.conflicts
+        if self._measure:
+            measured = update.diagnostics()
+            self.diagnostics = lambda: measured
+            values = {name: value for name, value in measured.items() if not name.startswith(("weight", "sound"))}
+        self.means.add(values, sound)
 
     def _products(self, passes: Sequence[tuple[Passes, Shards | None]], count: int) -> Sequence[Scalar]:
         """The inner products of whole vectors, summed over parameters and over shards."""

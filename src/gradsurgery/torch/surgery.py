@@ -1,7 +1,7 @@
 """``Surgery``: gathers the gradient of each loss and adds one direction to ``.grad``."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradsurgery.method import Method
-from gradsurgery.scalar import Scalar
 from gradsurgery.torch.accelerator import AcceleratorAdapter
 from gradsurgery.torch.attach import attach, unwrap_optimizer
 from gradsurgery.torch.dtensor import full
@@ -92,7 +91,6 @@ class Surgery:
         self._setup: ParallelSetup | None = None
         self._attached: list[Optimizer] = []
         self._gradient_states: list[Any] = []  # of Accelerate's optimisers
-        self._diagnostics: list[Callable[[], Mapping[str, Scalar]]] = []
 
     def __repr__(self) -> str:
         trainable = self._trainable()
@@ -206,9 +204,9 @@ class Surgery:
         steps = [part.plan(gradients, scale, replicas) for part in self._parts]
         sound = reduce(and_, (step.plan.sound for step in steps))
         directions: Gradients = [None] * len(self._parameters)
-        updates = [part.finish(step, sound, directions) for part, step in zip(self._parts, steps, strict=True)]
+        for part, step in zip(self._parts, steps, strict=True):
+            part.finish(step, sound, directions)
         self._gatherer.add_to_grad(directions)
-        self._diagnostics = [update.diagnostics for update in updates]
 
     def attach(self, *optimizers: Any) -> None:
         """Let the state of this surgery travel in ``optimizer.state_dict()``, and guard ``optimizer.step()``.
@@ -247,17 +245,37 @@ class Surgery:
                 self._attached.append(optimizer)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """Diagnostics of the last step, by name; see ``gradsurgery.diagnostics`` for their meaning.
+        """Diagnostics of the last step, and means over the steps since the last call; nothing waits for the device.
 
-        Those that need inner products which the method does not use are there with ``Surgery(..., measure=True)``. If
-        several methods are at work, their names start with ``group0/``, ``group1/`` and so on, in the order of the
-        groups; ``sound`` is that of the whole step.
+        ================  =========  ===============================================================================
+        name              range      meaning, and what to do about it
+        ================  =========  ===============================================================================
+        sound             0 or 1     whether all was finite; if 0 the direction is NaN: skip ``optimizer.step()``
+        conflict          0 or 1     whether aux points against main (its average, if the method keeps one)
+        cos_main_aux      -1 to 1    cosine of main and aux; near 0: they are independent, and any method will do
+        cos_main_average  -1 to 1    how well the average predicts main; near 0 or below: try a larger ``rho``
+        cos_aux_average   -1 to 1    cosine of aux and the average: what Bloop removes
+        removed           0 to 1     length of what the method takes from ``lam`` aux, relative to it (may exceed 1 for
+                                     methods that change main); near 0: ``gs.mixed`` would do, near 1: aux learns slowly
+        weight_main, ...  any        the weights of the direction
+        mean_conflict     0 to 1     share of steps in conflict; below 0.1: ``gs.mixed`` would do as well
+        mean_cos_...      -1 to 1    mean cosines
+        mean_removed      0 to 1     mean of ``removed``
+        mean_sound        0 to 1     share of sound steps; below 0.99: look for overflow, or clip the gradients
+        ================  =========  ===============================================================================
+
+        A second auxiliary loss has ``conflict2``, ``cos_main_aux2`` and so on. Means are over sound steps. What needs
+        inner products that the method does not use is there with ``Surgery(..., measure=True)``. If several methods are
+        at work, names start with ``group0/``, ``group1/``, ... except for ``sound`` and ``mean_sound``, which are those
+        of the whole step. ``gst.explain(surgery)`` says in words what the means show.
         """
         values: dict[str, Tensor] = {}
-        for index, diagnostics in enumerate(self._diagnostics):
-            prefix = f"group{index}/" if len(self._diagnostics) > 1 else ""
-            for name, value in diagnostics().items():
-                values[name if name == "sound" else prefix + name] = self._scalars.tensor(value)
+        for index, part in enumerate(self._parts):
+            means = {f"mean_{name}": value for name, value in part.means.since_mark().items()}
+            part.means.mark()
+            prefix = f"group{index}/" if len(self._parts) > 1 else ""
+            for name, value in {**part.diagnostics(), **means}.items():
+                values[name if name in ("sound", "mean_sound") else prefix + name] = self._scalars.tensor(value)
         return values
 
     def state_dict(self) -> dict[str, Any]:

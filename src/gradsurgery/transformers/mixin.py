@@ -101,7 +101,8 @@ class SurgeryMixin(_Base):
         self._window.add(losses)
         if self.accelerator.sync_gradients:
             self.surgery.apply(scaler=self.accelerator.scaler)
-            self._window.add({f"surgery/{name}": value for name, value in self.surgery.diagnostics().items()})
+            values = self.surgery.diagnostics().items()
+            self._window.add({f"surgery/{name}": value for name, value in values if "mean_" not in name})
             self._window.end_step()
         return losses["main_loss"]
 
