@@ -51,7 +51,7 @@ def test_a_real_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     code, out, _ = call(capsys, "sweep", "lipschitz", *SMALL, "--folder", str(tmp_path))
     assert code == 0
     lines = out.splitlines()
-    assert sum(line.startswith("[") for line in lines) == 4
+    assert sum(line.startswith("[") for line in lines) == 5, "4 runs and main alone"
     assert "hypervolume" in out
     page = lines[-1].removeprefix("report: ")
     assert Path(page).parts[-3:-1] != ("report", "lipschitz-demo"), "the settings are not those of the scale"
@@ -59,8 +59,8 @@ def test_a_real_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     code, out, _ = call(capsys, "report", "lipschitz", "--folder", str(tmp_path))
     assert (code, out.splitlines()[-1]) == (0, f"report: {page}")
     code, out, _ = call(capsys, "export", "lipschitz", str(tmp_path / "runs.csv"), "--folder", str(tmp_path))
-    assert (code, out.split()[0]) == (0, "4")
-    assert '"method","lam","rho","seed"' in (tmp_path / "runs.csv").read_text()
+    assert (code, out.split()[0]) == (0, "5")
+    assert '"method","lam","relative","rho","seed"' in (tmp_path / "runs.csv").read_text()
 
 
 @pytest.mark.slow

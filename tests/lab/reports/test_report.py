@@ -180,6 +180,11 @@ def test_a_sweep_that_cannot_be_compared_says_why(tmp_path, no_figures):
     assert "advice-heading" not in write_report([run()], tmp_path, "s").read_text("utf-8")
 
 
+def test_main_alone_by_itself_and_beside_diverged_runs_has_no_slider(tmp_path, no_figures):
+    for name, others in {"alone": [], "diverged": [run(diverged=True), run("mixed", diverged=True)]}.items():
+        assert Page(write_report(main_alone() + others, tmp_path, name)).data["recommend"] is None
+
+
 def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
     grid = itertools.product(gs.METHODS, powers_of_ten(-4, 0, 20), range(10))
     records = [run(method, lam, seed=seed, steps=100) for method, lam, seed in grid]

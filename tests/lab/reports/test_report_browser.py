@@ -34,6 +34,7 @@ REPORTS = {
     "one run": [run()],
     "one row": [ending("mixed", lam, 1.0 + lam, 2.0 - lam) for lam in (0.1, 0.2)],
     "diverged": [run(diverged=True)],
+    "only main alone": main_alone(),
 }
 
 

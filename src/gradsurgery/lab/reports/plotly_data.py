@@ -57,8 +57,12 @@ def _main_alone_data(alone: Sequence[RunRecord], splits: Sequence[str], runs_on_
             layers[split] = _with_errors(_layer([(seeds.mean, _mean_hover_text(alone[0].spec, seeds))]), [seeds])
     if not layers:
         return None
-    look = MAIN_ALONE
-    return {"label": look.label, "symbol": look.symbol, "layers": layers, "curves": curve_data(alone, runs_on_page)}
+    return {
+        "label": MAIN_ALONE.label,
+        "symbol": MAIN_ALONE.symbol,
+        "layers": layers,
+        "curves": curve_data(alone, runs_on_page),
+    }
 
 
 def _recommendation_data(
@@ -66,10 +70,12 @@ def _recommendation_data(
 ) -> dict[str, Any] | None:
     """The options of each method, from which ``recommend.js`` chooses; None if nothing can be recommended."""
     try:
-        recommend(records)
+        recommended = recommend(records)
     except ValueError:
         return None
     options = collect_options(records)
+    if not recommended or options.split not in splits:
+        return None
     series = {variant_of(record.spec): group for group in groups for record in group.records}
 
     def describe(option: Option) -> dict[str, Any]:
@@ -87,14 +93,13 @@ def _recommendation_data(
             "points": {split: [_round(main), _round(aux)] for split, (main, aux) in means.items()},
         }
 
-    by_method = options.by_method.items()
     losses = [main for main, _ in main_alone(records, options.split).values()]
     return {
         "split": options.split,
         "main_alone": statistics.fmean(losses),
         "methods": [
             {"beyond": describe_excess(method, each), "options": [describe(option) for option in each]}
-            for method, each in by_method
+            for method, each in options.by_method.items()
         ],
     }
 
