@@ -149,6 +149,30 @@ def test_a_lost_node_costs_no_run_and_changes_no_number(cluster, folder, saves):
 
 
 @pytest.mark.slow
+def test_when_the_only_node_that_fits_is_lost_the_sweep_ends_with_one_sentence(cluster, folder):
+    from gradsurgery.lab.problems import problem
+
+    walk = problem("walking.py:walk")
+    runs = specs(walk, "default", lams=[1.0], settings={"steps": "100", "sleep": "0.1"})
+    node = cluster.add_node(**{**NODE, "include_dashboard": None, "num_cpus": 2})
+    with (
+        Store("runs") as store,
+        pytest.raises(UserError, match=r"needs a node with 2 CPUs, .* \(the largest has 1 CPU\)"),
+    ):
+        sweep(
+            walk,
+            runs,
+            store,
+            folder=folder / "runs",
+            listener=NodeKiller(cluster, node),
+            cores_per_run=2,
+            ray=RayOptions(cluster.address),
+        )
+    with Store("runs") as store:
+        assert [record.status for record in store.select(status=None)] == ["running"]
+
+
+@pytest.mark.slow
 def test_a_sweep_on_a_cluster_is_reported_like_any_other_and_a_task_that_raises_fails_its_run_alone(
     cluster, folder, capsys
 ):
