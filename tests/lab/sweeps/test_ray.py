@@ -53,7 +53,8 @@ WALK = """
             if run.settings["saves"]:
                 saved.write_text(json.dumps([x, step + 1]))
             yield {"step": step, "main_train": abs(x), "aux_train": abs(x - 1), "first": first, "pid": os.getpid(),
-                   "threads": int(os.environ.get("OMP_NUM_THREADS", 0)), "nproc": int(os.environ.get("NPROC", 0))}
+                   "threads": int(os.environ.get("OMP_NUM_THREADS", 0)), "nproc": int(os.environ.get("NPROC", 0)),
+                   "shipped": "gradsurgery-" in neighbour.__file__}
 """
 MEASURED = ("step", "main_train", "aux_train")
 
@@ -208,6 +209,9 @@ def test_a_module_and_a_method_of_ones_own_travel_with_the_task(cluster, folder)
     assert main([*command, "--folder", "undisturbed"]) == 0
     assert main([*command, "--ray", cluster.address]) == 0
     assert len(ends()) == 2
+    # on one machine, a task could also import them from where they are
+    assert all(row["shipped"] for row in rows())
+    assert not any(row["shipped"] for row in rows("undisturbed"))
     assert ends() == ends("undisturbed")
 
 
