@@ -90,19 +90,18 @@ class _Driver:
         )
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[Event]:
-        self._slots()  # raises if no node fits
-        pending = list(runs)
+        pending = self._submit(runs)
         while pending or self._training:
-            pending = self._submit(pending)
             ready: list[Any] = []
             if self._training:
                 ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
-            elif pending:
+            else:
                 time.sleep(_POLL_SECONDS)
-            if not ready:
-                self._slots()  # all nodes that fit may be lost
+            before = len(self._training)
             for stream in ready:
                 yield from self._receive(stream)
+            if not ready or len(self._training) < before:
+                pending = self._submit(pending)
 
     def stop(self) -> None:
         """Cancel what still trains: its runs continue from the last copies of their folders next time."""
@@ -111,22 +110,22 @@ class _Driver:
             self._training.pop(stream).claim.close()
 
     def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
-        """Submit as many runs as can be claimed and twice as many as fit, and return the others.
+        """Submit runs that can be claimed, and return those that are left; raise if no node can train a run.
 
-        An autoscaling cluster starts nodes for tasks that wait.
+        Twice as many runs are submitted as fit: an autoscaling cluster starts nodes for tasks that wait.
         """
-        left, room = [], 2 * self._slots() - len(self._training)
+        limit, left = 2 * self._slots(), []
         for run in pending:
-            record = self._store.get(run.key)
-            if record is not None and record.status != "running":  # another sweep has trained it
-                continue
-            claim = ExitStack()
-            if room <= 0 or not claim.enter_context(self._store.claim(run.key)):
-                claim.close()
+            if len(self._training) >= limit:
                 left.append(run)
                 continue
-            self._start(_Attempt(run, claim))
-            room -= 1
+            with ExitStack() as stack:
+                if not stack.enter_context(self._store.claim(run.key)):
+                    left.append(run)
+                    continue
+                record = self._store.get(run.key)
+                if record is None or record.status == "running":  # else another sweep has trained it
+                    self._start(_Attempt(run, stack.pop_all()))
         return left
 
     def _start(self, attempt: _Attempt) -> None:
@@ -138,6 +137,7 @@ class _Driver:
         attempt = self._training[stream]
         try:
             yield from self._record(attempt, ray.get(next(stream)))
+            self._training[stream] = self._training.pop(stream)  # to the end: the others come first next time
             return
         except (StoreError, UserError):
             raise
