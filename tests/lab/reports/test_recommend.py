@@ -197,6 +197,11 @@ def test_without_main_alone_there_is_nothing_to_compare_with():
         recommend(grid(POINTS[1:]))
 
 
+def test_main_alone_by_itself_has_nothing_to_recommend():
+    with pytest.raises(ValueError, match="there is no finished run of any other"):
+        recommend(grid(POINTS[:1]))
+
+
 @pytest.mark.parametrize("allow", [-0.1, math.nan, math.inf])
 def test_the_allowance_is_a_number_from_0(allow):
     with pytest.raises(ValueError, match="allowance for main is a number of at least 0, but got"):

@@ -26,9 +26,7 @@ def advice_table(records: Sequence[RunRecord]) -> str:
 
 
 def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
-    recommendations = next(iter(by_allowance.values()))
-    if not recommendations:
-        return ""
+    split = next(iter(by_allowance.values()))[0].split
     headings = "".join(f'<th scope="col">{text}</th>' for text in ("Main may be worse by", "Lowest aux of each method"))
     allowances: dict[str, list[str]] = {}  # rows that say the same are one
     for allow, each in by_allowance.items():
@@ -37,10 +35,7 @@ def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
         f'<tr><th scope="row">{", ".join(percentages)}</th><td>{sentences}</td></tr>'
         for sentences, percentages in allowances.items()
     )
-    note = (
-        f"Changes compare with main alone (λ = 0) on {_DATA[recommendations[0].split]} losses, seed by seed, ± one "
-        "standard deviation."
-    )
+    note = f"Changes compare with main alone (λ = 0) on {_DATA[split]} losses, seed by seed, ± one standard deviation."
     table = f'<table class="advice"><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>'
     return f'{table}<p class="note">{note}</p>'
 

@@ -125,7 +125,8 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     A λ at which any run diverged is no option. λ = 0 is none either: it is main alone.
 
     Raises:
-        ValueError: if the runs are not those of one problem, scale and settings, or if main alone is not among them.
+        ValueError: if the runs are not those of one problem, scale and settings, or if main alone or any other run is
+            missing.
     """
     records = [record for record in records if record.status == "done"]
     check_origin(records)
@@ -144,6 +145,8 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
         if pairs and None not in by_seed.values():
             main, aux = (_compare(pairs, loss) for loss in (0, 1))
             options.append(Option(spec.method, spec.lam, spec.rho, spec.relative, main, aux))
+    if not by_method:
+        raise ValueError("a recommendation compares methods with main alone, but there is no finished run of any other")
     return Options(split, by_method)
 
 

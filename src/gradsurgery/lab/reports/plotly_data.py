@@ -70,11 +70,11 @@ def _recommendation_data(
 ) -> dict[str, Any] | None:
     """The options of each method, from which ``recommend.js`` chooses; None if nothing can be recommended."""
     try:
-        recommended = recommend(records)
+        recommend(records)
     except ValueError:
         return None
     options = collect_options(records)
-    if not recommended or options.split not in splits:
+    if options.split not in splits:
         return None
     series = {variant_of(record.spec): group for group in groups for record in group.records}
 

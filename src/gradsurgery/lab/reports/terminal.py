@@ -66,8 +66,6 @@ def print_recommendations(
         if main_alone(records, "train") or main_alone(records, "test"):
             console.print(Text(f"No recommendation: {error}."), soft_wrap=True)
         return
-    if not recommendations:
-        return
     amount = f"{allow:g}" if absolute else f"{100 * allow:g} %"
     where = {"test": "held-out losses", "train": "training losses"}[recommendations[0].split]
     console.print(Text(f"If main may be {amount} worse than main alone ({where}):"), soft_wrap=True)
