@@ -1,13 +1,15 @@
-"""``bloop.py`` as a LightningModule: manual optimisation, and the surgery in the checkpoint.
+"""``bloop.py`` as a LightningModule: manual optimisation, accumulation, clipping, and the average in the checkpoint.
 
     python examples/torch/lightning_module.py      (needs: pip install lightning)
 
-With ``automatic_optimization = False``, Lightning leaves the backward pass and the step to you. With
-``strategy="ddp"``, Lightning must know of each backward pass: give the losses as functions that call
+With ``automatic_optimization = False``, Lightning leaves the backward pass and the step to you. It then refuses
+``Trainer(accumulate_grad_batches=...)`` and ``Trainer(gradient_clip_val=...)``, so ``training_step`` does both by hand:
+losses are divided by the number of micro-batches, and ``self.clip_gradients`` clips the direction after ``apply``.
+``surgery.attach(optimizer)`` puts the average into the optimiser's state, which Lightning saves in its checkpoints.
+
+With ``strategy="ddp"``, Lightning must know of each backward pass: give the losses as functions that call
 ``self.trainer.strategy.pre_backward(loss)`` before they return their loss.
 """
-
-from typing import Any
 
 import lightning
 import torch
@@ -23,37 +25,36 @@ import gradsurgery.torch as gst
 class Digits(lightning.LightningModule):
     """A small network that classifies digits with small weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, micro_batches: int = 2) -> None:
         super().__init__()
+        self.micro_batches = micro_batches
         self.automatic_optimization = False
         self.network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         self.surgery = gst.Surgery(self.network.parameters(), gs.bloop(lam=0.02, rho=0.02))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return any optimiser."""
-        return torch.optim.SGD(self.parameters(), lr=0.2)
+        """Return any optimiser, with the surgery attached."""
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.2)
+        self.surgery.attach(optimizer)
+        return optimizer
 
     def half_square(self) -> torch.Tensor:
         """Half the squared norm of the weights."""
         return 0.5 * sum(parameter.square().sum() for parameter in self.parameters())
 
-    def training_step(self, batch: list[torch.Tensor]) -> None:
-        """Do one step by hand."""
+    def training_step(self, batch: list[torch.Tensor], index: int) -> None:
+        """Gather the gradients of one micro-batch; step after the last one, also at the end of an epoch."""
         images, labels = batch
-        main, aux = self.surgery.backward(cross_entropy(self.network(images), labels), self.half_square())
+        main, aux = cross_entropy(self.network(images), labels), self.half_square()
+        self.surgery.backward(main / self.micro_batches, aux / self.micro_batches)
+        self.log_dict({"main": main, "aux": aux})
+        if (index + 1) % self.micro_batches and not self.trainer.is_last_batch:
+            return
         self.surgery.apply()
         optimizer = self.optimizers()
+        self.clip_gradients(optimizer, gradient_clip_val=10.0, gradient_clip_algorithm="norm")
         optimizer.step()
         optimizer.zero_grad()
-        self.log_dict({"main": main, "aux": aux})
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the average: it is training state, like the moments of the optimiser."""
-        checkpoint["surgery"] = self.surgery.state_dict()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load the average."""
-        self.surgery.load_state_dict(checkpoint["surgery"])
 
 
 lightning.seed_everything(0)
@@ -61,7 +62,7 @@ digits = load_digits()
 x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
 order = torch.randperm(len(y))
 train, test = order[:1297], order[1297:]
-loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=64, shuffle=True)
+loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32, shuffle=True)
 
 model = Digits()
 trainer = lightning.Trainer(max_epochs=15, logger=False, enable_checkpointing=False, enable_progress_bar=False)

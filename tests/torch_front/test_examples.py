@@ -88,7 +88,7 @@ def test_ddp_and_fsdp2_give_similar_results():
 def test_lightning_gives_similar_results():
     pytest.importorskip("lightning")
     (bloop,), (lightning,) = printed("bloop.py", **QUIET), printed("lightning_module.py")
-    assert lightning == pytest.approx(bloop, rel=0.05)
+    assert lightning == pytest.approx(bloop, rel=0.05)  # with half the batch, twice accumulated
 
 
 def test_accelerate_gives_similar_results_on_one_process():
