@@ -15,8 +15,11 @@
 A loss may also be a function that returns one: ``surgery.backward(main_fn, aux_fn)`` calls them in turn, so that only
 one graph is alive at a time. Use this form with DistributedDataParallel.
 
-A step runs through the files of this package in order: ``gradients`` (gather), ``blocks`` (lay out), ``passes`` (inner
-products), ``formula`` (plan), ``passes`` (combine), ``state``.
+``surgery.attach(optimizer)`` lets the surgery's state travel in the optimiser's; ``explain(surgery)`` says what it has
+done so far.
+
+A step runs through the files of this package in order: ``gradients`` (gather), then for each ``part`` with a method of
+its own ``blocks`` (lay out), ``passes`` (inner products), ``formula`` (plan), ``passes`` (combine), ``state``.
 """
 
 try:
