@@ -64,8 +64,9 @@ def test_the_command_line_takes_relative_lams(tmp_path, capsys):
 
 
 def test_a_grid_of_relative_lams():
-    lams, relative = parse_lams("relative:0.03:3:3log")
-    runs = specs(PROBLEMS["lipschitz"], "demo", methods=["bloop", "cosine"], lams=lams, relative=relative, seeds=[0])
+    lams = parse_lams("relative:0.03:3:3log")
+    grid = {"methods": ["bloop", "cosine"], "seeds": [0], "lams": lams.values, "relative": lams.relative}
+    runs = specs(PROBLEMS["lipschitz"], "demo", **grid)
     assert [(run.method, run.lam, run.relative) for run in runs] == [
         ("bloop", 0.03, True), ("bloop", 0.3, True), ("bloop", 3.0, True), ("cosine", None, False),
     ]  # fmt: skip

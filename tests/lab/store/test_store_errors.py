@@ -132,8 +132,9 @@ def test_a_path_below_a_file_is_refused(tmp_path, below):
     assert "a part of its path is a file: choose another path" in error_sentence(lambda: Store(tmp_path / below))
 
 
-def test_a_folder_is_no_store(tmp_path):
-    assert f"the store {tmp_path} cannot be used (Is a directory)" in error_sentence(lambda: Store(tmp_path))
+def test_a_folder_stands_for_the_store_in_it(tmp_path):
+    for folder in (tmp_path, tmp_path / "new"):
+        assert Store(folder).path == folder / "store.sqlite"
 
 
 @pytest.mark.parametrize("locked", [".", "store.sqlite"])
