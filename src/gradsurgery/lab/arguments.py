@@ -1,0 +1,69 @@
+"""The arguments of the command line, from text to values; a mistake is a ``UserError`` of one sentence."""
+
+import math
+from collections.abc import Sequence
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.grid import numbers
+
+
+def allowance(text: str) -> tuple[float, bool]:
+    """``2%`` as (0.02, relative), or ``0.01`` as (0.01, absolute)."""
+    try:
+        allow = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        allow = math.nan
+    if not 0 <= allow < math.inf:
+        raise UserError(f"the allowance for main is a number from 0 or a percentage such as 2%, but got {text}")
+    return allow, not text.endswith("%")
+
+
+def workers(text: str) -> int:
+    """``--workers``."""
+    return _whole_number("the number of workers", text, least=0)
+
+
+def cores(text: str) -> int:
+    """``--cores-per-run``."""
+    return _whole_number("the number of cores per run", text, least=1)
+
+
+def gpus(text: str) -> int:
+    """``--gpus-per-run``."""
+    return _whole_number("the number of GPUs per run", text, least=0)
+
+
+def _whole_number(what: str, text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise UserError(f"{what} is a whole number from {least}, but got {text}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """``--checkpoint-every``."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UserError(f"the time between checkpoints is a number of seconds from 0, but got {text}")
+    return seconds
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``--seeds 0,1,2``."""
+    seeds = numbers(text)
+    if not all(0 <= seed < 2**31 and seed == int(seed) for seed in seeds):
+        raise UserError(f"seeds are whole numbers from 0 to {2**31 - 1}, but got {text}")
+    return tuple(int(seed) for seed in seeds)
+
+
+def parse_settings(items: Sequence[str]) -> dict[str, str]:
+    """``--set NAME=VALUE``, given any number of times."""
+    settings = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UserError(f"a setting is given as NAME=VALUE, but got {item!r}")
+        settings[name] = value
+    return settings

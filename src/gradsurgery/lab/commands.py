@@ -1,0 +1,206 @@
+"""What the commands of the command line do. Heavy modules are imported inside the commands that need them."""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from gradsurgery.lab.arguments import parse_seeds, parse_settings
+from gradsurgery.lab.declaration import Problem
+from gradsurgery.lab.errors import FailedRunsError, UserError
+from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
+from gradsurgery.lab.listing import print_problem, print_problems
+from gradsurgery.lab.method import register_method
+from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.references import is_reference, load
+from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.store import Store, export_table, export_tensorboard
+from gradsurgery.lab.stored import StoredSweep, select_runs, select_sweeps
+
+
+def list_problems(options: argparse.Namespace, console: Console) -> None:
+    """List the problems, or the settings, data and methods of one."""
+    if options.problem is None:
+        print_problems(PROBLEMS.values(), console)
+    else:
+        print_problem(problem(options.problem), console)
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    """Train one run."""
+    chosen = problem(options.problem)
+    lams = Lams(None) if options.lam is None else parse_lams(options.lam)
+    runs = specs(
+        chosen,
+        options.scale or next(iter(chosen.scales)),
+        methods=[_method(options.method)],
+        lams=lams.values,
+        relative=lams.relative,
+        rhos=None if options.rho is None else numbers(options.rho),
+        seeds=parse_seeds(options.seed),
+        settings=parse_settings(options.set),
+    )
+    if len(runs) != 1:
+        raise UserError(f"run trains one method with one weight, but this names {len(runs)} runs: give --lam, or sweep")
+    records = _train(options, console, chosen, runs)
+    for record in records:
+        for name, value in record.final.items():
+            console.print(f"{name:28} {value:.6g}")
+    _raise_if_failed(records)
+
+
+def sweep(options: argparse.Namespace, console: Console) -> None:
+    """Train a grid, then write the report."""
+    chosen = problem(options.problem)
+    scale = options.scale or next(iter(chosen.scales))
+    lams = Lams(None) if options.lams is None else parse_lams(options.lams, chosen.scale(scale))
+    runs = specs(
+        chosen,
+        options.scale or next(iter(chosen.scales)),
+        methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
+        lams=lams.values,
+        relative=lams.relative,
+        rhos=None if options.rhos is None else numbers(options.rhos),
+        seeds=None if options.seeds is None else parse_seeds(options.seeds),
+        settings=parse_settings(options.set),
+        main_alone=True,
+    )
+    if records := _train(options, console, chosen, runs, lams.limit):
+        # the report of a large sweep must survive a small one: it covers both, or is in another folder
+        sweeps = select_sweeps(options.folder, options.problem, [scale])
+        (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
+        _write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
+        _raise_if_failed(records)
+
+
+def _method(name: str) -> str:
+    """The name of a method; one of the user's own, given as a reference, is registered first."""
+    return register_method(load(name, type, "a method, which is a class")) if is_reference(name) else name
+
+
+def _train(
+    options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec], limit: int | None = None
+) -> list[RunRecord]:
+    """Train the runs and return their records; of processes that train together only the leader has any."""
+    from gradsurgery.lab.sweeps import ProgressBar, RayOptions, ray_connection, sweep
+    from gradsurgery.lab.sweeps.adaptive import train_adaptively
+
+    if options.gpus_per_run is not None and options.ray is None:
+        raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
+    ray = None if options.ray is None else RayOptions(options.ray or None, options.gpus_per_run or 0)
+    train = partial(
+        sweep,
+        chosen,
+        folder=options.folder,
+        cores_per_run=options.cores_per_run,
+        ray=ray,
+        data_dir=options.data_dir,
+        checkpoint_every=options.checkpoint_every,
+    )
+    workers = options.workers
+    if options.process:
+        from gradsurgery.lab.train.multihost import is_leader, join
+
+        if (options.workers, options.cores_per_run, ray) != (None, None, None):
+            raise UserError(
+                "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
+                "and no --ray"
+            )
+        if limit is not None:
+            raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
+        join(options.process)
+        workers = 0
+        if not is_leader():
+            with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
+                train(runs, store, listener=ProgressBar(Console(quiet=True)), workers=workers)
+            return []
+    with ray_connection(ray), Store(_store_path(options)) as store, ProgressBar(console) as bar:
+        train_some = partial(train, store=store, listener=bar, workers=workers)
+        return train_some(runs) if limit is None else train_adaptively(runs, train_some, limit)
+
+
+def _raise_if_failed(records: Sequence[RunRecord]) -> None:
+    failed = [record for record in records if record.status == "failed"]
+    if failed:
+        reason = " ".join(str(failed[0].info.get("reason", "")).split())
+        raise FailedRunsError(
+            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, and with "
+            "--workers 0 shows the traceback"
+        )
+
+
+def report(options: argparse.Namespace, console: Console) -> None:
+    """Write the report of stored runs, and an index of several."""
+    from gradsurgery.lab.reports.index import write_index
+
+    scales = options.scale.split(",") if options.scale else ()
+    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
+    folder = options.folder / "report"
+    reports = {}
+    for sweep in sweeps:
+        if len(sweeps) > 1:
+            console.print(sweep.title, style="bold", soft_wrap=True)
+        reports[_write_report(sweep, folder, console)] = sweep.title, sweep.records
+    if len(reports) > 1:
+        console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
+
+
+def _write_report(sweep: StoredSweep, folder: Path, console: Console, *, missing: int = 0) -> Path:
+    """Print the summary of a sweep, and write its report into a subfolder.
+
+    Args:
+        sweep: the runs.
+        folder: where all reports are.
+        console: for the summary.
+        missing: how many runs of the sweep are not stored.
+    """
+    from gradsurgery.lab.reports.report import write_report
+    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
+
+    print_summary(sweep.records, console, missing=missing)
+    print_recommendations(sweep.records, console)
+    declared = sweep.problem
+    page = write_report(
+        sweep.records,
+        folder / sweep.folder_name,
+        sweep.title,
+        draw=declared.draw if declared else None,
+        about={"Main": declared.main, "Aux": declared.aux} if declared else None,
+        missing=missing,
+    )
+    console.print(f"report: {page}", soft_wrap=True)
+    return page
+
+
+def recommend(options: argparse.Namespace, console: Console) -> None:
+    """Print the best λ of each method."""
+    from gradsurgery.lab.reports.terminal import print_recommendations
+
+    allow, absolute = options.allow
+    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    for sweep in sweeps:
+        try:
+            if len(sweeps) > 1:
+                console.print(sweep.title, style="bold", soft_wrap=True)
+            print_recommendations(sweep.records, console, allow=allow, absolute=absolute, required=True)
+        except UserError as error:
+            if len(sweeps) == 1:
+                raise
+            console.print(f"  {error}", soft_wrap=True)
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """Write stored runs as a table or as event files."""
+    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    try:
+        (export_tensorboard if options.tensorboard else export_table)(records, options.path)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    console.print(f"{len(records)} runs written to {options.path}", soft_wrap=True)
+
+
+def _store_path(options: argparse.Namespace) -> Path:
+    return options.folder / "store.sqlite"
