@@ -107,8 +107,8 @@ def test_a_method_of_ones_own_joins_a_sweep(folder, capsys):
 
 @pytest.mark.parametrize(("reference", "message"), [
     ("missing.py:walk", "there is no file missing.py"),
-    ("walking.py:wlk", "there is no a problem in walking.py named 'wlk': did you mean walk?"),
-    ("walking.py:number", "walking.py:number must be a problem, but it is a int"),
+    ("walking.py:wlk", "there is no object in walking.py named 'wlk': did you mean walk?"),
+    ("walking.py:number", "walking.py:number must be a problem, but it is 3"),
     ("no.such.module:walk", "there is no module no.such.module"),
     ("broken.py:walk", "importing broken.py failed with ZeroDivisionError"),
 ])  # fmt: skip

@@ -33,10 +33,10 @@ def load(reference: str, kind: type[T], what: str) -> T:
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
     if not hasattr(module, name):
         public = [each for each, value in vars(module).items() if isinstance(value, kind)]
-        raise unknown(f"{what} in {where} named", name, public or ["none"])
+        raise unknown(f"object in {where} named", name, public or ["none that fits"])
     loaded = getattr(module, name)
     if not isinstance(loaded, kind):
-        raise UserError(f"{reference} must be {what}, but it is a {type(loaded).__name__}")
+        raise UserError(f"{reference} must be {what}, but it is {loaded!r:.60}")
     return loaded
 
 
