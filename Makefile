@@ -3,7 +3,7 @@ bin := .venv/bin
 parallel := --numprocesses auto --maxprocesses 4 --dist loadfile
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup check test quick pareto bench
+.PHONY: setup check test quick docs pareto bench
 setup: .venv/dev
 
 check: setup
@@ -16,6 +16,9 @@ test: check
 
 quick: check
 	$(bin)/pytest $(parallel) -m "not slow"
+
+docs: setup
+	$(bin)/sphinx-build -q -W --keep-going --fresh-env docs docs/_build/html
 
 pareto: .venv/lab
 	$(bin)/gradsurgery sweep lipschitz

@@ -247,22 +247,23 @@ class Surgery:
     def diagnostics(self) -> dict[str, Tensor]:
         """Diagnostics of the last step, and means over the steps since the last call; nothing waits for the device.
 
-        ================  =========  ===============================================================================
-        name              range      meaning, and what to do about it
-        ================  =========  ===============================================================================
-        sound             0 or 1     whether all was finite; if 0 the direction is NaN: skip ``optimizer.step()``
-        conflict          0 or 1     whether aux points against main (its average, if the method keeps one)
-        cos_main_aux      -1 to 1    cosine of main and aux; near 0: they are independent, and any method will do
-        cos_main_average  -1 to 1    how well the average predicts main; near 0 or below: try a larger ``rho``
-        cos_aux_average   -1 to 1    cosine of aux and the average: what Bloop removes
-        removed           0 to 1     length of what the method takes from ``lam`` aux, relative to it (may exceed 1 for
-                                     methods that change main); near 0: ``gs.mixed`` would do, near 1: aux learns slowly
-        weight_main, ...  any        the weights of the direction
-        mean_conflict     0 to 1     share of steps in conflict; below 0.1: ``gs.mixed`` would do as well
-        mean_cos_...      -1 to 1    mean cosines
-        mean_removed      0 to 1     mean of ``removed``
-        mean_sound        0 to 1     share of sound steps; below 0.99: look for overflow, or clip the gradients
-        ================  =========  ===============================================================================
+        =================  =========  ===============================================================================
+        name               range      meaning, and what to do about it
+        =================  =========  ===============================================================================
+        sound              0 or 1     whether all was finite; if 0 the direction is NaN: skip ``optimizer.step()``
+        conflict           0 or 1     whether aux points against main (its average, if the method keeps one)
+        cos_main_aux       -1 to 1    cosine of main and aux; near 0: they are independent, and any method will do
+        cos_main_average   -1 to 1    how well the average predicts main; near 0 or below: try a larger ``rho``
+        cos_aux_average    -1 to 1    cosine of aux and the average: what Bloop removes
+        removed            0 to 1     length of what the method takes from ``lam`` aux, relative to it (may exceed 1
+                                      for methods that change main); near 0: ``gs.mixed`` would do, near 1: aux learns
+                                      slowly
+        weight_main, ...   any        the weights of the direction
+        mean_conflict      0 to 1     share of steps in conflict; below 0.1: ``gs.mixed`` would do as well
+        mean_cos_main_aux  -1 to 1    mean cosine, and likewise for the other cosines
+        mean_removed       0 to 1     mean of ``removed``
+        mean_sound         0 to 1     share of sound steps; below 0.99: look for overflow, or clip the gradients
+        =================  =========  ===============================================================================
 
         A second auxiliary loss has ``conflict2``, ``cos_main_aux2`` and so on. Means are over sound steps. What needs
         inner products that the method does not use is there with ``Surgery(..., measure=True)``. If several methods are

@@ -1,0 +1,31 @@
+"""How Sphinx builds the documentation: `make docs`."""
+
+import sys
+from pathlib import Path
+
+import gradsurgery
+
+sys.path.append(str(Path(__file__).parent / "_extensions"))
+
+project = "gradsurgery"
+author = "the gradsurgery authors"
+version = release = gradsurgery.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "docstrings", "mathml"]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+
+html_theme = "furo"
+html_title = "gradsurgery"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+
+suppress_warnings = ["toc.not_included"]
