@@ -182,6 +182,14 @@ def test_what_a_training_script_of_ones_own_logs_is_reported(tmp_path, capsys):
     assert "mixed, λ = 0.1: main +10.0 %, aux −9.1 % (one seed: no verdict)" in capsys.readouterr().out
 
 
+def test_a_recorded_run_may_have_a_relative_lam(tmp_path):
+    with lab.Store(tmp_path).run(problem="mine", method=gs.bloop(lam=gs.relative(0.3))) as run:
+        run.log(step=0, main_train=1.0, aux_train=1.0)
+    with lab.Store(tmp_path) as store:
+        (record,) = store.select("mine")
+    assert (record.spec.lam, record.spec.relative, record.spec.rho) == (0.3, True, 0.01)
+
+
 def test_recording_a_run_again_replaces_it(tmp_path):
     for steps in (5, 2):
         with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) as run:
@@ -192,7 +200,9 @@ def test_recording_a_run_again_replaces_it(tmp_path):
     assert len(record.metrics) == 2
 
 
-@pytest.mark.parametrize("method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2))])
+@pytest.mark.parametrize(
+    "method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2)), gs.mixed(lam=gs.relative(lambda step: 0.1))]
+)
 def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
     with (
         pytest.raises(ValueError, match="a recorded run has one number as its lam, but got"),

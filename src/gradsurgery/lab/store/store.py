@@ -28,6 +28,7 @@ from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damaged, translate_errors
 from gradsurgery.method import Method
+from gradsurgery.relative import relative
 
 
 class LoggedRun:
@@ -152,16 +153,19 @@ class Store:
 
         Args:
             problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
-            method: the method that the script trains with; its ``lam`` and ``rho`` must be numbers.
+            method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
+                ``gs.relative`` of one.
             seed: the seed.
             settings: anything else that tells runs apart, such as the learning rate.
             scale: a name for the size of the problem.
         """
         lam, rho = (getattr(method, name, None) for name in ("lam", "rho"))
+        is_relative = isinstance(lam, relative)
+        lam = lam.ratio if is_relative else lam
         for name, value in (("lam", lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
-        spec = RunSpec(problem, scale, method.name, lam, rho, seed, dict(settings or {}))
+        spec = RunSpec(problem, scale, method.name, lam, rho, seed, dict(settings or {}), is_relative)
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
             db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
