@@ -21,7 +21,7 @@ from benchmarks.harness import Measure, Plan
 from gradsurgery.lab.data.shuffle import epoch_batches
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import problem
-from gradsurgery.lab.tasks import lipschitz
+from gradsurgery.lab.tasks import lipschitz, mlp
 from gradsurgery.lab.train.training import Training
 
 
@@ -76,7 +76,7 @@ def plain_epoch(data: dict[str, jax.Array], batches: Any) -> tuple[float, float]
 
     @partial(jax.jit, donate_argnums=(0, 1))
     def step(params: Any, state: Any, images: jax.Array, labels: jax.Array) -> Any:
-        main = jax.grad(lipschitz.cross_entropy)(params, images, labels)
+        main = jax.grad(mlp.cross_entropy)(params, images, labels)
         updates, state = tx.update(main, state, params, aux=jax.grad(aux)(params))
         return optax.apply_updates(params, updates), state
 

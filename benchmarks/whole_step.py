@@ -169,9 +169,9 @@ def jax_transformer(plan: Plan) -> tuple[Any, Callable[[Any], jax.Array], Callab
 
 def jax_mlp() -> tuple[Any, Callable[[Any], jax.Array], Callable[[Any], jax.Array]]:
     """As in PyTorch."""
-    from gradsurgery.lab.tasks.lipschitz import cross_entropy, init
+    from gradsurgery.lab.tasks.mlp import cross_entropy, init
 
-    params, _ = init(jax.random.key(0), 784)
+    params = init(jax.random.key(0), 784, 10)
     images = jax.random.normal(jax.random.key(1), (2, 256, 784))
     labels = jax.random.randint(jax.random.key(2), (2, 256), 0, 10)
     return params, lambda p: cross_entropy(p, images[0], labels[0]), lambda p: cross_entropy(p, images[1], labels[1])

@@ -67,8 +67,8 @@ def test_without_rhos_bloop_projects_on_the_current_gradient():
 LAST_KEYS = {
     "noise": {"demo": "656820b55e86a2dd", "paper": "a5b56c39e6d5c5e3"},
     "conditioning": {"demo": "3974fb1f1963fae1"},
-    "lipschitz": {"demo": "d030b837414dd516", "laptop": "0fe2c0b95b830181", "paper": "740224fbe5a8baa2"},
-    "weights": {"demo": "8177975bf059d7a4", "laptop": "34c722eba0f235b3", "paper": "78062fa5d9aedbc4"},
+    "lipschitz": {"demo": "cefe933832bbebab", "laptop": "9ae8a54f62eec767", "paper": "bdd03dd16cd14a26"},
+    "weights": {"demo": "b1d2e20b1e9ae219", "laptop": "2923af200b127c77", "paper": "c9acd9c51b8aa859"},
     "cifar10mnist": {"demo": "0785b9359f6a67e5", "laptop": "2c74c5bb4993f78f", "paper": "d4652e16eb7c9c7d"},
     "language": {"demo": "c26e225cf9922bb2", "laptop": "7fa979aaa7f04503", "paper": "3ba71bc3c1684771"},
     "ema": {"demo": "b8e68115e7c87e4a", "laptop": "75c88290d7d45482", "paper": "58e311332903ca4b"},
@@ -95,6 +95,16 @@ def test_a_changed_setting_makes_another_run():
     assert changed.key != plain.key
 
 
+def test_another_model_comes_with_settings_of_its_own():
+    usual, resnet, longer = (
+        specs(problem("weights"), "laptop", settings=settings)[0].settings
+        for settings in ({}, {"model": "resnet"}, {"model": "resnet", "epochs": "40"})
+    )
+    assert (usual["model"], usual["main_data"], usual["batch"]) == ("mlp", "ylecun/mnist", 256)
+    assert (resnet["model"], resnet["main_data"], resnet["batch"]) == ("resnet", "uoft-cs/cifar10", 32)
+    assert longer == {**resnet, "epochs": 40}
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -108,7 +118,7 @@ def test_a_changed_setting_makes_another_run():
         ({"settings": {"epoch": "3"}}, "there is no setting of lipschitz 'epoch': did you mean epochs?"),
         ({"settings": {"epochs": "many"}}, "the setting epochs must be a whole number from 1 to 1000000000"),
         ({"settings": {"epochs": "99999999999999999999999"}}, "the setting epochs must be a whole number from 1"),
-        ({"settings": {"data": "foo"}}, "the setting data must be one of digits, mnist, but got 'foo'"),
+        ({"settings": {"data": "foo"}}, "there is no setting of lipschitz 'data': did you mean main_data?"),
         ({"settings": {"batch": "100000"}}, "1437 examples are too few for rows_per_epoch=1 and batch=100000"),
         ({"settings": {"rows_per_epoch": "1000"}}, "1437 examples are too few for rows_per_epoch=1000 and batch=128"),
     ],
@@ -130,6 +140,7 @@ def test_a_bad_grid_is_one_sentence(given, sentence):
             {"settings": {"blocks": "1,x"}},
             "the number of blocks in each stage, such as 3,4,6,3, but got '1,x'",
         ),
+        ("weights", {"settings": {"model": "cnn"}}, "the setting model must be one of mlp, resnet, but got 'cnn'"),
         ("weights", {"settings": {"batch": "321"}}, "320 examples are too few for rows_per_epoch=1 and batch=321"),
         ("language", {"settings": {"steps": "30"}}, "steps must be a multiple of rows, but got 30 steps and 20 rows"),
         ("translation", {"settings": {"buckets": "9"}}, "the setting buckets must be a whole number from 1 to 8"),

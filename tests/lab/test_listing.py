@@ -37,7 +37,7 @@ def test_every_setting_has_a_meaning(name):
 
 def test_settings_have_their_defaults_at_each_scale_and_their_meaning():
     listed = rows(PROBLEMS["weights"])
-    assert listed["epochs"] == ["80", "32", "100", "Passes over the training images."]
+    assert listed["epochs"] == ["80", "10", "100", "Passes over the training images."]
     assert listed["bottleneck"][:3] == ["false", "false", "true"]
     assert listed["main_data"][3].startswith("digits, photographs, or the hub id of a dataset")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,14 @@ class Scale:
     seeds: tuple[int, ...] = (0,)
     relative: bool = False
     """Whether ``lams`` are in units of |g_main| / |g_aux| (``gs.relative``)."""
+    alternatives: Mapping[tuple[str, str], DataclassInstance] = field(default_factory=dict)
+    """The settings that take the place of ``settings`` if the user gives a setting this value, such as
+    ``("model", "resnet")``: another model needs another learning rate."""
+
+    def settings_for(self, given: Mapping[str, str]) -> DataclassInstance:
+        """The settings that the user's changes are made to."""
+        chosen = (settings for (name, value), settings in self.alternatives.items() if given.get(name) == value)
+        return next(chosen, self.settings)
 
 
 @dataclass(frozen=True)

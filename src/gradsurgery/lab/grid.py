@@ -134,7 +134,8 @@ def specs(
         raise UserError(f"lam has no effect on {', '.join(names)}: leave it out")
     if rhos and not (problem.uses_rho and any(has_hyperparameter(name, "rho") for name in names)):
         raise UserError(f"rho has no effect on {problem.name} with {', '.join(names)}: leave it out")
-    recorded = asdict(override(defaults.settings, settings or {}, problem.name))
+    given = settings or {}
+    recorded = asdict(override(defaults.settings_for(given), given, problem.name))
 
     runs = []
     for name in names:

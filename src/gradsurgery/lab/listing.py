@@ -18,9 +18,6 @@ from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.settings import kinds_of
 
-_SHORT_NAMES = {"mnist": "ylecun/mnist"}
-"""Hub ids of datasets that a setting names without their owner."""
-
 
 def print_problems(problems: Iterable[Problem], console: Console) -> None:
     """Print the scales and default grids of the problems."""
@@ -94,9 +91,8 @@ def _data(problem: Problem) -> list[str]:
 def _source(dataset: str) -> str:
     if dataset in {**IMAGES, **DOCUMENTS, **SENTENCE_PAIRS}:
         return f"{dataset}, built in"
-    hub_id = _SHORT_NAMES.get(dataset, dataset)
-    folder = hub_id.partition(":")[0].rpartition("/")[2]
-    return f"{hub_id} of the Hugging Face hub, or --data-dir/{folder}" if "/" in hub_id else f"--data-dir/{folder}"
+    folder = dataset.partition(":")[0].rpartition("/")[2]
+    return f"{dataset} of the Hugging Face hub, or --data-dir/{folder}" if "/" in dataset else f"--data-dir/{folder}"
 
 
 def _methods(problem: Problem) -> Table:

@@ -4,13 +4,15 @@ import os
 from itertools import islice
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import PROBLEMS, problem
 from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.tasks import lipschitz
+from gradsurgery.lab.tasks import mlp
 from tests.lab.problems.runs import make_run, train
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -86,9 +88,9 @@ def test_the_larger_scales_record_often_enough(scale):
 
 def test_batches_resume_within_an_epoch():
     def first(start):
-        return list(islice(lipschitz.shuffled_epochs(examples=35, batch=10, steps=3, seed=0, start=start), 5))
+        return list(islice(mlp.shuffled_epochs(examples=35, batch=10, steps=3, seed=0, start=start), 5))
 
-    whole = list(islice(lipschitz.shuffled_epochs(examples=35, batch=10, steps=3, seed=0, start=0), 9))
+    whole = list(islice(mlp.shuffled_epochs(examples=35, batch=10, steps=3, seed=0, start=0), 9))
     for start in range(4):
         np.testing.assert_array_equal(first(start), whole[start : start + 5])
     epochs = np.sort(np.reshape(whole, (3, 30)))
@@ -119,9 +121,36 @@ def test_every_problem_has_a_demo_and_a_title(name):
 
 
 @pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason="no data folder")
+@pytest.mark.slow
 def test_mnist_comes_from_the_folder():
-    data = lipschitz.mnist(DATA)
+    data, classes = mlp.load_data("ylecun/mnist", DATA)
     assert data["train_images"].shape == (60_000, 784)
     assert data["test_images"].shape == (10_000, 784)
     assert float(data["train_images"].max()) == 1.0
+    assert classes == 10
     assert set(np.unique(data["test_labels"])) == set(range(10))
+
+
+@pytest.mark.parametrize("name", ["lipschitz", "weights"])
+def test_an_mlp_takes_any_dataset_of_images(name):
+    """Four classes of colour photographs, flattened."""
+    scale = {"lipschitz": "demo", "weights": "laptop"}[name]
+    changes = {} if name == "lipschitz" else {"train_images": "300", "test_images": "100", "evaluated": "100"}
+    run = make_run(name, scale, main_data="photographs", epochs="2", batch="100", **changes)
+    state, rows = train(problem(name).build(run.settings, None), run)
+    assert [layer["weight"].shape for layer in state.params] == [(16 * 16 * 3, 256), (256, 128), (128, 4)]
+    assert rows[-1]["main_train"] < rows[0]["main_train"]
+    assert rows[-1]["aux_train"] == rows[-1]["aux_test"]
+
+
+def test_the_mlp_of_weights_records_the_length_of_all_parameters():
+    run = make_run("weights", "laptop", main_data="digits", train_images="512", test_images="100", evaluated="100")
+    state, (row,) = train(problem("weights").build(run.settings, None), run, chunks=0)
+    expected = sum(float(np.sum(np.square(leaf, dtype=np.float64))) for leaf in jax.tree.leaves(state.params)) / 2
+    assert row["aux_train"] == row["aux_test"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_dataset_that_is_too_small_for_a_batch_is_one_sentence():
+    run = make_run("lipschitz", main_data="photographs", batch="10000")
+    with pytest.raises(UserError, match="too few for rows_per_epoch=1 and batch=10000"):
+        problem("lipschitz").build(run.settings, None)

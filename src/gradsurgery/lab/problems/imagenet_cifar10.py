@@ -21,8 +21,8 @@ from gradsurgery.lab.settings import Name, Switch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(weights.Settings):
-    """Settings of ``imagenet-cifar10``: those of ``weights``, and the small dataset."""
+class Settings(weights.ImageSettings):
+    """Settings of ``imagenet-cifar10``: those of the residual network of ``weights``, and the small dataset."""
 
     aux_data: Name
     """As ``main_data``."""
@@ -35,6 +35,7 @@ class Settings(weights.Settings):
 def _add_aux(settings: weights.Settings, **changes: Setting) -> Settings:
     """The settings of ``weights``, with a second dataset and these changes."""
     values = {**asdict(settings), "aux_from_disk": False, "aux_classes": "all", **changes}
+    del values["model"]
     return Settings(**values)
 
 
@@ -42,7 +43,7 @@ DEMO = _add_aux(
     weights.DEMO, aux_data="digits", train_images=1437, test_images=360, epochs=10, warmup_epochs=1, evaluated=256
 )
 LAPTOP = _add_aux(
-    weights.LAPTOP,
+    weights.LAPTOP_RESNET,
     main_classes="0-4",
     aux_data="uoft-cs/cifar10",
     aux_classes="5-9",

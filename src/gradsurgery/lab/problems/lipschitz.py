@@ -7,23 +7,22 @@ warm-up, cosine decay, lam from 1e-4 to 1.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 from gradsurgery.lab.declaration import COMPARED, Problem, Scale
 from gradsurgery.lab.grid import powers_of_ten
-from gradsurgery.lab.settings import Count, CountOrZero, PositiveFloat, one_of
+from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat
 from gradsurgery.lab.train.chunking import chunk_epochs
 
-EXAMPLES = {"digits": 1437, "mnist": 60_000}
-"""Training images of each dataset."""
+EXAMPLES = {"digits": 1437, "ylecun/mnist": 60_000}
+"""Training images of the datasets of the scales. How many another one has is known when it is loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings of ``lipschitz``."""
 
-    data: Annotated[str, one_of(*EXAMPLES)]
-    """``digits``, scikit-learn's 8 x 8 pixels, or ``mnist``, 28 x 28."""
+    main_data: Name
+    """``digits``, ``photographs``, or the hub id of a dataset with columns ``image`` or ``img``, and ``label``."""
     epochs: Count
     """Passes over the training images."""
     warmup_epochs: CountOrZero
@@ -36,11 +35,12 @@ class Settings:
     """How often losses are recorded."""
 
     def __post_init__(self) -> None:
-        chunk_epochs(self.epochs, EXAMPLES[self.data], self.batch, self.rows_per_epoch)
+        if self.main_data in EXAMPLES:
+            chunk_epochs(self.epochs, EXAMPLES[self.main_data], self.batch, self.rows_per_epoch)
 
 
-DEMO = Settings(data="digits", epochs=30, warmup_epochs=2, batch=128, learning_rate=3e-3, rows_per_epoch=1)
-PAPER = Settings(data="mnist", epochs=100, warmup_epochs=5, batch=256, learning_rate=3e-4, rows_per_epoch=1)
+DEMO = Settings(main_data="digits", epochs=30, warmup_epochs=2, batch=128, learning_rate=3e-3, rows_per_epoch=1)
+PAPER = Settings(main_data="ylecun/mnist", epochs=100, warmup_epochs=5, batch=256, learning_rate=3e-4, rows_per_epoch=1)
 LAPTOP = replace(PAPER, epochs=10, warmup_epochs=1, rows_per_epoch=2)
 LAMS = powers_of_ten(-4, 0, 9)
 

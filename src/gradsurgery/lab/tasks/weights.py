@@ -1,13 +1,15 @@
-"""``weights``: cross-entropy of a residual network, and half the squared length of its parameters."""
+"""``weights``: cross-entropy of an MLP or a residual network, and half the squared length of its parameters."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import optax
 
 from gradsurgery.lab.data.images.source import image_source
 from gradsurgery.lab.problems.weights import Settings
+from gradsurgery.lab.tasks import mlp
 from gradsurgery.lab.tasks.classification import (
     cross_entropy,
     evaluation_logits,
@@ -27,8 +29,44 @@ def half_square(params: Tree) -> jax.Array:
     return optax.tree.norm(params, squared=True) / 2
 
 
+def aux(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+    """The auxiliary loss, which sees no images."""
+    return half_square(params), extra
+
+
 def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load the images and prepare training."""
+    return (_build_mlp if settings.model == "mlp" else _build_resnet)(settings, data_dir)
+
+
+def _build_mlp(settings: Settings, data_dir: Path | None) -> Training:
+    data, classes = mlp.load_data(
+        settings.main_data, data_dir, settings.train_images, settings.test_images, settings.main_classes
+    )
+    examples, inputs = data["train_images"].shape
+    chunks, steps = chunk_epochs(settings.epochs, examples, settings.batch, settings.rows_per_epoch)
+
+    def batches(seed: int, start: int) -> Iterator[Any]:
+        return mlp.shuffled_epochs(examples, settings.batch, steps * settings.rows_per_epoch, seed, start)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        length = half_square(params)
+        return {"aux_train": length, "aux_test": length, **mlp.evaluate_main(params, data, settings.evaluated)}
+
+    return Training(
+        init=lambda key: (mlp.init(key, inputs, classes), ()),
+        losses=(mlp.main, aux),
+        data=data,
+        batches=batches,
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        evaluate=evaluate,
+        chunks=chunks,
+        steps=steps,
+        scan=True,
+    )
+
+
+def _build_resnet(settings: Settings, data_dir: Path | None) -> Training:
     source = image_source(
         settings.main_data,
         data_dir,
@@ -46,9 +84,6 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
         logits, statistics = training_logits(net, params, extra, source.images(data, batch))
         return cross_entropy(logits["main"], source.labels(data, batch)), statistics
-
-    def aux(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
-        return half_square(params), extra
 
     def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits = evaluation_logits(net, params, extra, source.images(data, batch))["main"]

@@ -5,22 +5,17 @@ from collections.abc import Callable
 import numpy as np
 
 from gradsurgery.lab.data.holdout import split_off_fifth
-from gradsurgery.lab.data.images.arrays import Array, ImageArrays
+from gradsurgery.lab.data.images.arrays import ImageArrays
 
 
 def digits(held_out: bool) -> ImageArrays:
     """Return scikit-learn's 8 x 8 digits: 1,437 to train on, 360 held out."""
-    pixels, labels = raw_digits(held_out)
-    return ImageArrays((pixels[..., None] * (255 / 16)).astype(np.uint8), labels, 10, flippable=False)
-
-
-def raw_digits(held_out: bool) -> tuple[Array, Array]:
-    """Return the same digits as floats from 0 to 16, (images, 8, 8), and their labels."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
+    images = (pixels.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
     chosen = split_off_fifth(len(labels), held_out=held_out)
-    return pixels[chosen].reshape(-1, 8, 8), labels[chosen].astype(np.int32)
+    return ImageArrays(images[chosen], labels[chosen].astype(np.int32), 10, flippable=False)
 
 
 def photographs(held_out: bool, size: int = 16) -> ImageArrays:
