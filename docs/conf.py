@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import gradsurgery
 
 sys.path.append(str(Path(__file__).parent / "_extensions"))
@@ -29,3 +31,14 @@ html_show_sourcelink = False
 html_copy_source = False
 
 suppress_warnings = ["toc.not_included"]
+
+
+def add_playground(app: Sphinx, pagename: str, *_: object) -> None:
+    """Load the playground's script on its page."""
+    if pagename == "choose":
+        app.add_js_file("playground.js", loading_method="defer")
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hook above."""
+    app.connect("html-page-context", add_playground)
