@@ -1,4 +1,4 @@
-"""Problems and methods of one's own: from Python, from files, modules and entry points; killed and resumed."""
+"""Problems and methods of one's own: from Python, from files and modules; killed and resumed."""
 
 import json
 import subprocess
@@ -119,15 +119,6 @@ def test_a_wrong_reference_is_one_sentence(folder, reference, message, capsys):
     assert message in error
     assert error.count("\n") == 1
     assert not Path("runs").exists()
-
-
-def test_an_installed_package_offers_a_problem_by_entry_point(folder, capsys):
-    package = folder / "walking_package-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: walking-package\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[gradsurgery.problems]\nstroll = walking:walk\n")
-    assert main(["sweep", "stroll", "--methods", "mixed", "--lams", "1"]) == 0
-    assert len(ends()) == 2
 
 
 def test_closures_are_swept_from_python(tmp_path):

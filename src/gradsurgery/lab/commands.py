@@ -14,7 +14,7 @@ from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
 from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
-from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.problems import PROBLEMS, installed_problems, problem
 from gradsurgery.lab.references import is_reference, load
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store, export_table, export_tensorboard
@@ -23,10 +23,15 @@ from gradsurgery.lab.stored import StoredSweep, select_runs, select_sweeps
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
     """List the problems, or the settings, data and methods of one."""
-    if options.problem is None:
-        print_problems(PROBLEMS.values(), console)
-    else:
+    if options.problem is not None:
         print_problem(problem(options.problem), console)
+        return
+    print_problems(PROBLEMS, console)
+    for name in installed_problems():
+        try:
+            print_problems({name: problem(name)}, console)
+        except UserError as error:  # a broken package must not hide the others
+            console.print(f"{name}: {error}", soft_wrap=True)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
@@ -199,7 +204,8 @@ def export(options: argparse.Namespace, console: Console) -> None:
         (export_tensorboard if options.tensorboard else export_table)(records, options.path)
     except ValueError as error:
         raise UserError(str(error)) from error
-    console.print(f"{len(records)} runs written to {options.path}", soft_wrap=True)
+    count = f"{len(records)} run{'s' * (len(records) != 1)}"
+    console.print(f"{count} written to {options.path}", soft_wrap=True)
 
 
 def _store_path(options: argparse.Namespace) -> Path:

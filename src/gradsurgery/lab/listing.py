@@ -1,7 +1,7 @@
 """What ``gradsurgery list`` prints: all problems in brief, or one in full."""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
@@ -19,16 +19,16 @@ from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.settings import kinds_of
 
 
-def print_problems(problems: Iterable[Problem], console: Console) -> None:
-    """Print the scales and default grids of the problems."""
-    for problem in problems:
-        _print_heading(problem, console)
+def print_problems(problems: Mapping[str, Problem], console: Console) -> None:
+    """Print the scales and default grids of problems, each under the name that commands take."""
+    for name, problem in problems.items():
+        _print_heading(name, problem, console)
         console.print(_grids(problem), "")
 
 
 def print_problem(problem: Problem, console: Console) -> None:
     """Print the default grids, settings, data and methods of one problem."""
-    _print_heading(problem, console)
+    _print_heading(problem.name, problem, console)
     console.print(_grids(problem))
     console.print("\nSettings (--set NAME=VALUE)", style="bold")
     table = _settings(problem)
@@ -40,8 +40,8 @@ def print_problem(problem: Problem, console: Console) -> None:
     console.print(_methods(problem))
 
 
-def _print_heading(problem: Problem, console: Console) -> None:
-    console.print(f"{problem.name}: {problem.title}", style="bold")
+def _print_heading(name: str, problem: Problem, console: Console) -> None:
+    console.print(f"{name}: {problem.title}", style="bold")
     console.print(f"  main: {problem.main}; aux: {problem.aux}")
 
 
