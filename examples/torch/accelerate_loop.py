@@ -1,4 +1,4 @@
-"""``bloop.py`` with Hugging Face Accelerate: the same script for one process or several.
+"""``regulariser.py`` with Hugging Face Accelerate: the same script for one process or several.
 
     python examples/torch/accelerate_loop.py      (needs: pip install accelerate)
     ACCELERATE_USE_CPU=1 torchrun --nproc-per-node=2 examples/torch/accelerate_loop.py

@@ -1,19 +1,17 @@
-"""``bloop.py`` on two processes with DistributedDataParallel: the losses are given as functions.
+"""``regulariser.py`` on two processes with DistributedDataParallel: the losses are given as functions.
 
-    python examples/torch/ddp.py      (or: torchrun --nproc-per-node=2 examples/torch/ddp.py)
+    torchrun --nproc-per-node=2 examples/torch/ddp.py
 
 DistributedDataParallel synchronises one backward pass for each forward pass. So give ``surgery.backward`` functions: it
 calls them in turn, forward, backward, forward, backward. Both processes end with the same network.
 """
 
-import os
 from functools import partial
 
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
-from torch.distributed.run import main as torchrun
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -32,40 +30,30 @@ def aux_loss(model: nn.Module) -> torch.Tensor:
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 
-def run() -> None:
-    """Train in one of the processes."""
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    digits = load_digits()
-    x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
-    order = torch.randperm(len(y))
-    train, test = order[:1297], order[1297:]
-    dataset = TensorDataset(x[train], y[train])
-    sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # 64 over two processes
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+digits = load_digits()
+x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
+order = torch.randperm(len(y))
+train, test = order[:1297], order[1297:]
+dataset = TensorDataset(x[train], y[train])
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # 64 over two processes
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
 
-    for epoch in range(15):
-        sampler.set_epoch(epoch)
-        for images, labels in loader:
-            surgery.backward(partial(main_loss, model, images, labels), partial(aux_loss, model))
-            surgery.apply()
-            optimizer.step()
-            optimizer.zero_grad()
+for epoch in range(15):
+    sampler.set_epoch(epoch)
+    for images, labels in loader:
+        surgery.backward(partial(main_loss, model, images, labels), partial(aux_loss, model))
+        surgery.apply()
+        optimizer.step()
+        optimizer.zero_grad()
 
-    with torch.no_grad():
-        accuracy = (model(x[test]).argmax(1) == y[test]).float().mean()
-        main, aux = main_loss(model, x[train], y[train]), aux_loss(model)
-    print(f"rank {dist.get_rank()}: test accuracy {accuracy:.3f}, main {main:.6f}, aux {aux:.6f}")
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    if "RANK" in os.environ:
-        run()
-    else:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # otherwise torchrun sets it and prints a long warning
-        torchrun(["--standalone", "--nproc-per-node=2", __file__])
+with torch.no_grad():
+    accuracy = (model(x[test]).argmax(1) == y[test]).float().mean()
+    main, aux = main_loss(model, x[train], y[train]), aux_loss(model)
+print(f"rank {dist.get_rank()}: test accuracy {accuracy:.3f}, main {main:.6f}, aux {aux:.6f}")
+dist.destroy_process_group()

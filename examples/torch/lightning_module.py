@@ -1,4 +1,4 @@
-"""``bloop.py`` as a LightningModule: manual optimisation, accumulation, clipping, and the average in the checkpoint.
+"""``regulariser.py`` as a LightningModule: manual optimisation, with accumulation, clipping and checkpoints.
 
     python examples/torch/lightning_module.py      (needs: pip install lightning)
 

@@ -2,8 +2,8 @@
 
     python examples/torch/plain.py
 
-The usual weighted sum: main (cross-entropy) gets worse as aux (half the squared weights) gets better. ``bloop.py`` is
-the same loop with three lines changed.
+The usual weighted sum: main (cross-entropy) gets worse as aux (half the squared weights) gets better.
+``regulariser.py`` is the same loop with three lines changed.
 """
 
 import torch

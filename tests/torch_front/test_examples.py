@@ -1,50 +1,52 @@
 """The examples run unchanged and print plausible numbers."""
 
 import os
-import re
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack, chdir
 from difflib import ndiff
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
+
+from tests.example_scripts import EXAMPLES, code, numbers, printed, printed_text
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
-QUIET = {"PYTHONWARNINGS": "error"}
-NUMBERS = re.compile(r"(test accuracy|main|aux|loss scale) ([\d.]+)")
+ROOT = Path(__file__).parents[2]
+TOGETHER = ["torch/ddp", "torch/fsdp2", "torch/accelerate_loop"]
+"""The scripts for two processes."""
 
 
-@cache
-def printed(name, *, launcher=(), **environment):
-    """The numbers that an example prints, by name, for each of its processes."""
-    run = subprocess.run(
-        [sys.executable, *launcher, EXAMPLES / name],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr
-    assert "Traceback" not in run.stderr
-    assert "gradsurgery" not in run.stderr  # no warning that points to our files
-    assert str(EXAMPLES) not in run.stderr
-    # split by words, not by lines: two processes may write to the same line
-    lines = run.stdout.split("test accuracy")[1:]
-    return [{key: float(number) for key, number in NUMBERS.findall("test accuracy" + line)} for line in lines]
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
-def code(name):
-    """The lines of an example, without its docstring, imports and empty lines."""
-    text = (EXAMPLES / name).read_text().split('"""', 2)[2]
-    return [line for line in text.splitlines() if line and not line.startswith(("import ", "from "))]
+@pytest.fixture
+def fresh_accelerate():
+    pytest.importorskip("accelerate")
+    from tests.torch_front.test_accelerate import reset_accelerate
+
+    reset_accelerate()
+    yield
+    reset_accelerate()
 
 
-def test_bloop_differs_from_the_plain_loop_by_three_lines():
-    difference = [line for line in ndiff(code("plain.py"), code("bloop.py")) if line[0] in "+-"]
+def test_every_example_is_run():
+    tests = Path(__file__).read_text()
+    assert [path.name for path in EXAMPLES.glob("torch/*.py") if f'"torch/{path.stem}' not in tests] == []
+
+
+def test_the_regulariser_differs_from_the_plain_loop_by_three_lines():
+    difference = [line for line in ndiff(code("torch/plain"), code("torch/regulariser")) if line[0] in "+-"]
     assert [line[0] for line in difference] == ["+", "-", "+", "+"]
     assert [line.split("(")[0].split()[-1] for line in difference if line[0] == "+"] == [
         "gst.Surgery",
@@ -54,7 +56,7 @@ def test_bloop_differs_from_the_plain_loop_by_three_lines():
 
 
 def test_bloop_reaches_a_lower_main_loss_than_the_plain_loop():
-    (plain,), (bloop,) = printed("plain.py", **QUIET), printed("bloop.py", **QUIET)
+    plain, bloop = printed("torch/plain"), printed("torch/regulariser")
     assert plain["test accuracy"] > 0.9
     assert bloop["test accuracy"] > 0.94
     assert bloop["main"] < 0.5 * plain["main"]
@@ -63,18 +65,136 @@ def test_bloop_reaches_a_lower_main_loss_than_the_plain_loop():
     assert bloop["aux"] < 50
 
 
-def test_mixed_precision_and_accumulation_give_similar_results():
-    (bloop,), (amp,) = printed("bloop.py", **QUIET), printed("amp.py", **QUIET)
+def test_a_small_dataset_is_learned_beside_a_large_one():
+    accuracy = printed("torch/two_datasets")
+    assert accuracy["main"] > 0.92
+    assert accuracy["aux"] > 0.65  # main alone: 0.41
+
+
+def test_two_heads_learn_from_one_trunk():
+    accuracy = printed("torch/two_heads")
+    assert accuracy["main"] > 0.92
+    assert accuracy["aux"] > 0.88
+
+
+def test_fine_tuning_learns_the_new_task_and_keeps_most_of_the_old_one():
+    before, after = map(numbers, printed_text("torch/fine_tuning").splitlines())
+    assert before["new"] < 0.3
+    assert before["old"] > 0.93
+    assert after["new"] > 0.88
+    assert after["old"] > 0.75  # main alone: 0.52
+
+
+def test_the_student_learns_from_labels_and_teacher():
+    student = printed("torch/distillation")
+    assert student["test accuracy"] > 0.86
+    assert student["main"] < 0.42  # labels alone: 0.46
+    assert student["aux"] < 0.31  # labels alone: 0.33
+
+
+def test_three_losses_are_learned_by_their_rank():
+    final = printed("torch/three_losses")
+    assert final["main"] > 0.92
+    assert final["first"] > 0.85  # main alone: 0.48
+    assert final["second"] < 56  # main alone: 58.3
+
+
+def test_mixed_precision_gives_similar_results():
+    bloop, amp = printed("torch/regulariser"), printed("torch/mixed_precision")
     assert amp["test accuracy"] > 0.93
     assert amp["main"] == pytest.approx(bloop["main"], abs=0.03)
     assert amp["aux"] == pytest.approx(bloop["aux"], abs=4)
-    # the scale has grown, but not at all of its 300 / 20 chances: float16 has overflowed without harm
+    # the scale has grown, but not at all of its 315 / 20 chances: float16 has overflowed without harm
     assert 2**16 < amp["loss scale"] < 2**31
 
 
-@pytest.mark.parametrize("name", ["ddp.py", "fsdp2.py"])
+def test_accumulation_gives_similar_results():
+    bloop, accumulated = printed("torch/regulariser"), printed("torch/accumulation")
+    assert accumulated["test accuracy"] > 0.93
+    assert accumulated["main"] == pytest.approx(bloop["main"], abs=0.03)
+    assert accumulated["aux"] == pytest.approx(bloop["aux"], abs=4)
+
+
+def test_a_run_that_is_stopped_ends_bit_for_bit_as_one_that_is_not(tmp_path, capsys):
+    source = (EXAMPLES / "torch/checkpointing.py").read_text()
+    assert source.count("range(first, 15)") == 1
+
+    def train(folder, last):
+        folder.mkdir(exist_ok=True)
+        with chdir(folder):
+            exec(compile(source.replace("range(first, 15)", f"range(first, {last})"), "checkpointing.py", "exec"), {})
+            return torch.load("checkpoint.pt"), capsys.readouterr().out.splitlines()
+
+    whole, (numbers_of_whole,) = train(tmp_path / "whole", 15)
+    stopped, _ = train(tmp_path / "stopped", 7)
+    assert stopped["epoch"] == 7
+    resumed, (notice, numbers_of_resumed) = train(tmp_path / "stopped", 15)
+    assert notice == "continuing after epoch 7"
+    assert numbers_of_resumed == numbers_of_whole
+    torch.testing.assert_close(resumed, whole, rtol=0, atol=0)
+    assert numbers(numbers_of_whole) == printed("torch/regulariser")
+
+
+def test_the_log_has_losses_and_diagnostics(monkeypatch, tmp_path):
+    tensorboard = pytest.importorskip("tensorboardX")
+    logged = {}
+
+    class Writer(tensorboard.SummaryWriter):
+        def add_scalar(self, tag, value, step):
+            logged.setdefault(tag, {})[step] = float(value)
+            super().add_scalar(tag, value, step)
+
+    monkeypatch.setattr(tensorboard, "SummaryWriter", Writer)
+    text = printed_text("torch/tensorboard_logging")
+    assert {"loss/main", "loss/aux", "surgery/conflict", "surgery/removed", "surgery/sound"} <= set(logged)
+    assert all(list(values) == list(range(10, 316, 10)) for values in logged.values())
+    assert logged["loss/main"][310] < 0.5 * logged["loss/main"][10]
+    assert text.startswith("In 315 steps, aux pointed against main in")
+
+
+@pytest.mark.filterwarnings("default", "error:::gradsurgery")
+def test_lightning_gives_similar_results():
+    pytest.importorskip("lightning")
+    assert printed("torch/lightning_module") == pytest.approx(printed("torch/regulariser"), rel=0.05)
+
+
+def test_accelerate_gives_similar_results_on_one_process(fresh_accelerate):
+    assert printed("torch/accelerate_loop") == pytest.approx(printed("torch/regulariser"), rel=0.05)
+
+
+@cache
+def printed_by_two_processes() -> dict[str, list[dict[str, float]]]:
+    """The numbers that each of the two processes prints, by the name of the script."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in TOGETHER]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        ports = [each.getsockname()[1] for each in sockets]
+    scripts = [f"{port}={EXAMPLES / name}.py" for port, name in zip(ports, TOGETHER, strict=True)]
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.torch_front.example_process", *scripts],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=300) for process in processes]
+    for process, (_, stderr) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, stderr
+        assert "gradsurgery" not in stderr  # no warning that points to our files
+    texts = [text.split("## ")[1:] for text, _ in outputs]
+    return {name: [numbers(text[index]) for text in texts] for index, name in enumerate(TOGETHER)}
+
+
+@pytest.mark.parametrize("name", ["torch/ddp", "torch/fsdp2"])
 def test_two_processes_end_with_the_same_network(name):
-    (bloop,), (first, second) = printed("bloop.py", **QUIET), printed(name, **QUIET)
+    bloop, (first, second) = printed("torch/regulariser"), printed_by_two_processes()[name]
+    assert (first.pop("rank"), second.pop("rank")) == (0, 1)
     assert first == second
     assert first["test accuracy"] > 0.93
     assert first["main"] == pytest.approx(bloop["main"], abs=0.03)
@@ -82,26 +202,12 @@ def test_two_processes_end_with_the_same_network(name):
 
 
 def test_ddp_and_fsdp2_give_similar_results():
-    assert printed("ddp.py", **QUIET)[0] == pytest.approx(printed("fsdp2.py", **QUIET)[0], rel=0.01)
-
-
-def test_lightning_gives_similar_results():
-    pytest.importorskip("lightning")
-    (bloop,), (lightning,) = printed("bloop.py", **QUIET), printed("lightning_module.py")
-    assert lightning == pytest.approx(bloop, rel=0.05)  # with half the batch, twice accumulated
-
-
-def test_accelerate_gives_similar_results_on_one_process():
-    pytest.importorskip("accelerate")
-    (bloop,), (accelerate,) = printed("bloop.py", **QUIET), printed("accelerate_loop.py")
-    assert accelerate == pytest.approx(bloop, rel=0.05)
+    both = printed_by_two_processes()
+    assert both["torch/ddp"][0] == pytest.approx(both["torch/fsdp2"][0], rel=0.01)
 
 
 def test_accelerate_gives_similar_results_on_two_processes():
     pytest.importorskip("accelerate")
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    (bloop,) = printed("bloop.py", **QUIET)
-    (accelerate,) = printed(
-        "accelerate_loop.py", launcher=launcher, ACCELERATE_USE_CPU="1"
-    )  # only the first process prints
-    assert accelerate == pytest.approx(bloop, rel=0.1)  # in another order: an odd last micro-batch counts half
+    first, second = printed_by_two_processes()["torch/accelerate_loop"]
+    assert first == pytest.approx(printed("torch/regulariser"), rel=0.1)  # an odd last micro-batch counts half
+    assert second == {}  # only the first process prints

@@ -1,9 +1,9 @@
-"""The loop of ``plain.py`` with Bloop: make a ``Surgery`` and call it instead of ``loss.backward()``.
+"""``regulariser.py`` with gradient accumulation: two micro-batches of 32 make one step.
 
-    python examples/torch/bloop.py
+    python examples/torch/accumulation.py
 
-Both losses end lower than after training on main alone (main 0.159, aux 58.1). The weighted sum reaches the same aux
-with a weight of 0.004, and main is then 0.202.
+``surgery.backward`` is called for each micro-batch, ``surgery.apply`` for each step. Divide the losses by the number of
+micro-batches: then both gradients, and so the direction, are those of the whole batch.
 """
 
 import torch
@@ -20,11 +20,12 @@ digits = load_digits()
 x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
 order = torch.randperm(len(y))
 train, test = order[:1297], order[1297:]
-loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=64, shuffle=True)
+loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32, shuffle=True, drop_last=True)
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+micro_batches = 2
 
 
 def half_square(model: nn.Module) -> torch.Tensor:
@@ -33,13 +34,15 @@ def half_square(model: nn.Module) -> torch.Tensor:
 
 
 for _ in range(15):
-    for images, labels in loader:
+    for index, (images, labels) in enumerate(loader, start=1):
         main = cross_entropy(model(images), labels)
         aux = half_square(model)
-        surgery.backward(main, aux)
-        surgery.apply()
-        optimizer.step()
-        optimizer.zero_grad()
+        surgery.backward(main / micro_batches, aux / micro_batches)
+        if index % micro_batches == 0:
+            surgery.apply()
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm=10.0)  # clips the direction
+            optimizer.step()
+            optimizer.zero_grad()
 
 with torch.no_grad():
     accuracy = (model(x[test]).argmax(1) == y[test]).float().mean()

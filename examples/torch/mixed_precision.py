@@ -1,9 +1,9 @@
-"""``bloop.py`` in mixed precision, with a ``GradScaler``, gradient accumulation and clipping.
+"""``regulariser.py`` in mixed precision: autocast and a ``GradScaler``.
 
-    python examples/torch/amp.py
+    python examples/torch/mixed_precision.py
 
-``surgery.backward`` takes the scaled losses, once for each micro-batch. ``surgery.apply(scaler=scaler)`` keeps its
-average unscaled and leaves ``.grad`` scaled, so that the rest of the loop is standard PyTorch. (On a GPU, replace "cpu"
+``surgery.backward`` takes the scaled losses. ``surgery.apply(scaler=scaler)`` keeps its average unscaled and leaves
+``.grad`` scaled, so that the rest of the loop is standard PyTorch. (On a GPU, replace "cpu"
 by "cuda" and move the model and the data there.)
 """
 
@@ -21,13 +21,12 @@ digits = load_digits()
 x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
 order = torch.randperm(len(y))
 train, test = order[:1297], order[1297:]
-loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32, shuffle=True, drop_last=True)
+loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=64, shuffle=True)
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
 scaler = torch.amp.GradScaler("cpu", growth_interval=20)  # soon overflows in float16: it skips that step
-micro_batches = 2
 
 
 def half_square(model: nn.Module) -> torch.Tensor:
@@ -36,18 +35,17 @@ def half_square(model: nn.Module) -> torch.Tensor:
 
 
 for _ in range(15):
-    for index, (images, labels) in enumerate(loader, start=1):
+    for images, labels in loader:
         with torch.autocast("cpu", torch.float16):
-            main = cross_entropy(model(images), labels) / micro_batches
-        aux = half_square(model) / micro_batches
-        surgery.backward(scaler.scale(main), scaler.scale(aux))  # accumulates
-        if index % micro_batches == 0:
-            surgery.apply(scaler=scaler)
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)  # clips the direction
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
+            main = cross_entropy(model(images), labels)
+        aux = half_square(model)
+        surgery.backward(scaler.scale(main), scaler.scale(aux))
+        surgery.apply(scaler=scaler)
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm=10.0)  # clips the direction
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
 
 with torch.no_grad():
     accuracy = (model(x[test]).argmax(1) == y[test]).float().mean()
