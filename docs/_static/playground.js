@@ -49,7 +49,7 @@ function directions({ main, aux, average = null, lam, relative = false }) {
 // The page.
 
 const PRESETS = {
-  conflict: { main: [1.1, 0], aux: [-1.3, 0.9] },
+  conflict: { main: [1.1, 0], aux: [-1.3, 1.3] },
   agreement: { main: [1.1, 0], aux: [1.3, 0.8] },
   orthogonal: { main: [1.1, 0], aux: [0, 1.2] },
   opposite: { main: [1.1, 0], aux: [-1.4, 0] },

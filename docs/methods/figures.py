@@ -1,4 +1,4 @@
-"""Draws the pictures of the method pages: the direction of each method in conflict and in agreement.
+"""Draws the pictures of the method pages, each method in conflict and in agreement, and that of the landing page.
 
     python docs/methods/figures.py
 
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import gradsurgery as gs
 
-FOLDER = Path(__file__).parent / "figures"
 MAIN, AUX, DIRECTION, AVERAGE, TEXT, BOTH = "#3b82f6", "#e8870e", "#0fa968", "#a36be8", "#7c8594", "#0fa968"
 UNIT, WIDTH, HEIGHT, ORIGIN = 85.0, 370.0, 240.0, (150.0, 180.0)
 
@@ -29,7 +28,7 @@ class Scene(NamedTuple):
 
 
 SCENES = [
-    Scene("conflict", main=(1.1, 0.0), aux=(-1.3, 0.9), average=(1.1, 0.2)),
+    Scene("conflict", main=(1.1, 0.0), aux=(-1.3, 1.3), average=(1.1, 0.2)),
     Scene("agreement", main=(1.1, 0.0), aux=(1.3, 0.8), average=(1.1, 0.2)),
 ]
 
@@ -56,13 +55,13 @@ def direction(method: gs.Method, scene: Scene) -> Point:
     return float(x), float(y)
 
 
-def draw(method: gs.Method, scenes: list[Scene] = SCENES) -> str:
-    """The picture of a method as SVG: one panel for each scene."""
-    panels = [line for index, scene in enumerate(scenes) for line in _panel(method, scene, index * WIDTH)]
+def draw(panels: list[tuple[gs.Method, Scene]], width: float = WIDTH) -> str:
+    """A picture as SVG: the direction of a method in each panel, side by side."""
+    drawn = [line for index, (method, scene) in enumerate(panels) for line in _panel(method, scene, index * width)]
     heads = [_arrow_head(color) for color in (MAIN, AUX, DIRECTION, AVERAGE)]
-    size = f'viewBox="0 0 {WIDTH * len(scenes):.0f} {HEIGHT:.0f}"'
+    size = f'viewBox="0 0 {width * len(panels):.0f} {HEIGHT:.0f}"'
     style = "font-family: system-ui, sans-serif; font-size: 15px"
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}">', *heads, *panels, "</svg>"]
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}">', *heads, *drawn, "</svg>"]
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +82,7 @@ def _panel(method: gs.Method, scene: Scene, left: float) -> Iterator[str]:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0"  # noqa: RUF001
+    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0"
 
 
 def _at(point: Point) -> Point:
@@ -128,7 +127,21 @@ def _text(at: Point, words: str, color: str, weight: int = 400) -> str:
     return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{color}" font-weight="{weight}">{words}</text>'
 
 
+def pictures() -> dict[Path, str]:
+    """Every picture, by its file."""
+    conflict = SCENES[0]
+    landing = [
+        (EXAMPLES["mixed"], conflict._replace(title="sum of the losses")),
+        (gs.bloop(lam=1.0, rho=None), conflict._replace(title="Bloop")),
+    ]
+    folder = Path(__file__).parent
+    drawn = {
+        folder / f"figures/{name}.svg": draw([(method, scene) for scene in SCENES]) for name, method in EXAMPLES.items()
+    }
+    return {folder.parent / "start/landing.svg": draw(landing, width=290.0), **drawn}
+
+
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, method in EXAMPLES.items():
-        (FOLDER / f"{name}.svg").write_text(draw(method))
+    for path, picture in pictures().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(picture)

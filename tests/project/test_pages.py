@@ -1,27 +1,16 @@
 """The snippets of the pages run as they stand, each on its own."""
 
-import re
-from pathlib import Path
-from textwrap import dedent
-
 import pytest
 from numpy.testing import assert_allclose
 
 import gradsurgery as gs
 from gradsurgery.lab.run import Run, RunSpec
 from gradsurgery.lab.store import Store
-
-ROOT = Path(__file__).parents[2]
+from tests.project.snippets import snippets
 
 
 def spec():
     return RunSpec("walk", "default", "bloop", 1.0, None, 0, {"steps": 50})
-
-
-def snippets(page):
-    blocks = re.findall(r"^ *```python\n(.*?)^ *```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks
-    return [dedent(block) for block in blocks]
 
 
 @pytest.mark.parametrize("snippet", snippets("README.md"), ids=lambda snippet: snippet.splitlines()[0])
