@@ -187,7 +187,7 @@ def test_a_folder_without_a_store_is_refused_and_not_created(capsys, tmp_path, t
 
 @pytest.mark.parametrize(
     ("scale", "sentence"),
-    [("nope", "there is no scale of lipschitz 'nope'"), ("paper", "no run of lipschitz at scale")],
+    [("nope", "there is no scale 'nope' of lipschitz"), ("paper", "no run of lipschitz at scale")],
 )
 def test_an_export_of_nothing_is_refused(capsys, tmp_path, toy, scale, sentence):
     sweep_toy(capsys, tmp_path)
@@ -200,7 +200,7 @@ def test_an_export_of_nothing_is_refused(capsys, tmp_path, toy, scale, sentence)
 
 MISTAKES = {
     "problem": (["sweep", "lipshitz"], "there is no problem 'lipshitz': did you mean lipschitz?"),
-    "scale": (["sweep", "lipschitz", "--scale", "tiny"], "there is no scale of lipschitz 'tiny'"),
+    "scale": (["sweep", "lipschitz", "--scale", "tiny"], "there is no scale 'tiny' of lipschitz"),
     "method": (["sweep", "lipschitz", "--methods", "blop"], "there is no method 'blop': did you mean bloop?"),
     "lam": (["run", "lipschitz", "--method", "bloop", "--lam=-1"], "lam weighs the auxiliary gradient"),
     "rho": (["sweep", "lipschitz", "--rhos", "0"], "above 0 and at most 1, but got 0"),

@@ -115,10 +115,10 @@ def test_another_model_comes_with_settings_of_its_own():
         ({"rhos": (1.5,), "methods": ["bloop"]}, "above 0 and at most 1, but got 1.5"),
         ({"lams": (0.1,), "methods": ["mgda", "agem"]}, "lam has no effect on mgda, agem: leave it out"),
         ({"rhos": (0.1,), "methods": ["mixed"]}, "rho has no effect on lipschitz with mixed: leave it out"),
-        ({"settings": {"epoch": "3"}}, "there is no setting of lipschitz 'epoch': did you mean epochs?"),
+        ({"settings": {"epoch": "3"}}, "there is no setting 'epoch' of lipschitz: did you mean epochs?"),
         ({"settings": {"epochs": "many"}}, "the setting epochs must be a whole number from 1 to 1000000000"),
         ({"settings": {"epochs": "99999999999999999999999"}}, "the setting epochs must be a whole number from 1"),
-        ({"settings": {"data": "foo"}}, "there is no setting of lipschitz 'data': did you mean main_data?"),
+        ({"settings": {"data": "foo"}}, "there is no setting 'data' of lipschitz: did you mean main_data?"),
         ({"settings": {"batch": "100000"}}, "1437 examples are too few for rows_per_epoch=1 and batch=100000"),
         ({"settings": {"rows_per_epoch": "1000"}}, "1437 examples are too few for rows_per_epoch=1000 and batch=128"),
     ],
@@ -156,7 +156,7 @@ def test_what_a_problem_cannot_run_is_one_sentence(name, given, sentence):
 def test_an_unknown_problem_or_scale_names_the_nearest():
     with pytest.raises(UserError, match=r"there is no problem 'lipshitz': did you mean lipschitz\?"):
         problem("lipshitz")
-    with pytest.raises(UserError, match=r"there is no scale of lipschitz 'laptob': did you mean laptop\?"):
+    with pytest.raises(UserError, match=r"there is no scale 'laptob' of lipschitz: did you mean laptop\?"):
         specs(problem("lipschitz"), "laptob")
 
 

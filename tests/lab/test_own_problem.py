@@ -85,6 +85,7 @@ def test_report_recommend_and_export_take_any_stored_problem(folder, capsys):
     assert main(["recommend", "walk", "--allow", "1e3"]) == 0
     assert "If main may be 1000 worse than main alone (training losses):\n  " in capsys.readouterr().out
     assert main(["report", "wlk"]) == 2
+    assert "there is no problem 'wlk': did you mean walk?" in capsys.readouterr().err
 
 
 def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
@@ -107,8 +108,10 @@ def test_a_method_of_ones_own_joins_a_sweep(folder, capsys):
 
 @pytest.mark.parametrize(("reference", "message"), [
     ("missing.py:walk", "there is no file missing.py"),
-    ("walking.py:wlk", "there is no object in walking.py named 'wlk': did you mean walk?"),
+    ("walking.py:wlk", "there is no object 'wlk' in walking.py: did you mean walk?"),
     ("walking.py:number", "walking.py:number must be a problem, but it is 3"),
+    ("neighbour.py:walk", "neighbour.py:walk must be a problem, but neighbour.py has none"),
+    ("walking.py", "a problem is named as file.py:name or package.module:name, but got 'walking.py'"),
     ("no.such.module:walk", "there is no module no.such.module"),
     ("broken.py:walk", "importing broken.py failed with ZeroDivisionError"),
 ])  # fmt: skip

@@ -69,7 +69,7 @@ def test_a_value_that_is_not_allowed_is_one_sentence(name, text, expected):
 
 
 def test_an_unknown_setting_names_the_nearest():
-    with pytest.raises(UserError, match=r"there is no setting of toy 'epoch': did you mean epochs\?"):
+    with pytest.raises(UserError, match=r"there is no setting 'epoch' of toy: did you mean epochs\?"):
         override(Settings(), {"epoch": "3"}, "toy")
 
 

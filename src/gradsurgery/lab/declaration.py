@@ -81,7 +81,7 @@ class Problem:
     def scale(self, name: str) -> Scale:
         """Return the scale of this name."""
         if name not in self.scales:
-            raise unknown(f"scale of {self.name}", name, self.scales)
+            raise unknown("scale", name, self.scales, where=f"of {self.name}")
         return self.scales[name]
 
     def build(self, settings: Mapping[str, Setting], data_dir: Path | None) -> Task:

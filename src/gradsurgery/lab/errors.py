@@ -12,9 +12,14 @@ class FailedRunsError(Exception):
     """Some runs of a sweep raised an error. Exit code 1 on the command line."""
 
 
-def unknown(kind: str, given: str, known: Iterable[str]) -> UserError:
-    """The error for a name that does not exist; it suggests the closest name that does."""
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
+    """The error for a name that does not exist; it suggests the closest known name, or lists all.
+
+    Example:
+        >>> unknown("setting", "epoch", ["epochs", "batch"], where="of lipschitz")
+        UserError("there is no setting 'epoch' of lipschitz: did you mean epochs?")
+    """
     known = list(known)
-    closest = get_close_matches(given, known, n=1)
-    hint = f"did you mean {closest[0]}?" if closest else f"there are {', '.join(known)}"
-    return UserError(f"there is no {kind} {given!r}: {hint}")
+    closest = get_close_matches(name, known, n=1)
+    hint = f"did you mean {closest[0]}?" if closest else f"choose from {', '.join(known)}"
+    return UserError(" ".join(filter(None, ["there is no", kind, repr(name), where])) + f": {hint}")

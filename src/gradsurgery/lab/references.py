@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def is_reference(text: str) -> bool:
     """True for ``file.py:name`` and ``package.module:name``; False for a plain name."""
-    return ":" in text
+    return ":" in text or text.endswith(".py")
 
 
 def load(reference: str, kind: type[T], what: str) -> T:
@@ -32,8 +32,10 @@ def load(reference: str, kind: type[T], what: str) -> T:
         raise UserError(f"{what} is named as file.py:name or package.module:name, but got {reference!r}")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
     if not hasattr(module, name):
-        public = [each for each, value in vars(module).items() if isinstance(value, kind)]
-        raise unknown(f"object in {where} named", name, public or ["none that fits"])
+        candidates = [candidate for candidate, value in vars(module).items() if isinstance(value, kind)]
+        if not candidates:
+            raise UserError(f"{reference} must be {what}, but {where} has none")
+        raise unknown("object", name, candidates, where=f"in {where}")
     loaded = getattr(module, name)
     if not isinstance(loaded, kind):
         raise UserError(f"{reference} must be {what}, but it is {loaded!r:.60}")

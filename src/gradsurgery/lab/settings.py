@@ -153,7 +153,7 @@ def override(settings: "S", given: Mapping[str, str], problem: str) -> "S":
     values = {}
     for name, text in given.items():
         if name not in kinds:
-            raise unknown(f"setting of {problem}", name, kinds)
+            raise unknown("setting", name, kinds, where=f"of {problem}")
         try:
             values[name] = kinds[name].parse(text)
         except ValueError as error:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradsurgery.lab.declaration import Problem
-from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problems import problem
+from gradsurgery.lab.problems import PROBLEMS, installed_problems, problem
 from gradsurgery.lab.references import is_reference
 from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.store import Store
@@ -22,7 +22,7 @@ class StoredSweep:
     problem: Problem | None
     """None if the problem is known by its stored runs alone."""
     records: Sequence[RunRecord]
-    usual: Mapping[str, Setting] | None
+    default_settings: Mapping[str, Setting] | None
     """The settings of the scale; None if they are not known."""
 
     @property
@@ -33,8 +33,8 @@ class StoredSweep:
     @property
     def title(self) -> str:
         """The problem, the scale, and the settings that are not those of the scale."""
-        spec, usual = self.records[0].spec, self.usual or {}
-        changed = [f"{name} = {value}" for name, value in self.settings.items() if usual.get(name) != value]
+        spec, defaults = self.records[0].spec, self.default_settings or {}
+        changed = [f"{name} = {value}" for name, value in self.settings.items() if defaults.get(name) != value]
         return ", ".join([spec.problem, spec.scale, *changed])
 
     @property
@@ -42,7 +42,7 @@ class StoredSweep:
         """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
         spec = self.records[0].spec
         name = f"{spec.problem}-{spec.scale}"
-        if self.settings == self.usual:
+        if self.settings == self.default_settings:
             return name
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
         return f"{name}-{digest[:8]}"
@@ -66,11 +66,11 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
             if record.spec.scale == scale:
                 by_settings.setdefault(json.dumps(record.spec.settings, sort_keys=True), []).append(record)
         groups = [group for _, group in sorted(by_settings.items())]
-        usual = specs(declared, scale)[0].settings if declared else None
-        if usual is None and len(groups) == 1:
-            usual = groups[0][0].spec.settings
-        groups.sort(key=lambda group: group[0].spec.settings != usual)  # the usual settings first
-        sweeps += [StoredSweep(declared, group, usual) for group in groups]
+        defaults = specs(declared, scale)[0].settings if declared else None
+        if defaults is None and len(groups) == 1:
+            defaults = groups[0][0].spec.settings
+        groups.sort(key=lambda group: group[0].spec.settings != defaults)  # the default settings first
+        sweeps += [StoredSweep(declared, group, defaults) for group in groups]
     return sweeps
 
 
@@ -85,20 +85,21 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
         raise UserError(f"there is no store in {folder}: gradsurgery sweep creates one, --folder names another")
     with Store(path) as store:
         stored = store.select(declared.name if declared else name, None, status)
-    if declared is None and not stored:
-        problem(name)  # raises, and suggests a name
+        if declared is None and not stored:
+            names = dict.fromkeys(record.spec.problem for record in store.select(status=None))
+            raise unknown("problem", name, [*names, *PROBLEMS, *installed_problems()])
     records: list[RunRecord] = []
-    for chosen in scales or (None,):
-        at_scale = [record for record in stored if chosen in (None, record.spec.scale)]
+    for scale in scales or (None,):
+        at_scale = [record for record in stored if scale in (None, record.spec.scale)]
         if not at_scale:
-            where = f"{name} at scale {chosen}" if chosen else name
-            raise UserError(f"no run of {where} is stored in {folder}: train some with gradsurgery sweep")
+            missing = f"{name} at scale {scale}" if scale else name
+            raise UserError(f"no run of {missing} is stored in {folder}: train it with gradsurgery sweep")
         records += at_scale
     return records
 
 
 def _find_problem(name: str) -> Problem | None:
-    """The problem of this name; None if it may be known by its stored runs alone."""
+    """The declared problem of this name; None if there may be stored runs of it all the same."""
     try:
         return problem(name)
     except UserError:
