@@ -1,9 +1,12 @@
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
+import gradsurgery as gs
+from gradsurgery.lab import method
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import numbers, specs
 from gradsurgery.lab.problems import PROBLEMS, problem
@@ -49,6 +52,17 @@ def test_a_method_without_lam_runs_once_for_each_seed():
     mgda = [(run.lam, run.rho, run.seed) for run in runs if run.method == "mgda"]
     assert mgda == [(None, None, 3), (None, None, 4)]
     assert len(runs) == 6
+
+
+def test_the_rhos_of_a_scale_apply_to_your_own_method_with_an_average(monkeypatch):
+    @dataclass(frozen=True)
+    class own_average(gs.Method):
+        lam: float
+        rho: float | None = 0.5
+
+    monkeypatch.setitem(method._own, "own_average", own_average)
+    (run,) = specs(problem("lipschitz"), "demo", methods=["own_average"], lams=(0.1,), seeds=(0,))
+    assert run.rho == 0.03
 
 
 def test_explicit_rhos_apply_to_every_method_with_rho():

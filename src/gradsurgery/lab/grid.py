@@ -10,7 +10,7 @@ import numpy as np
 
 from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.method import has_hyperparameter, known_methods, make_method
+from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.settings import override
 
@@ -115,7 +115,8 @@ def specs(
     """List the runs of a sweep, method by method. What is not given comes from the scale.
 
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
-    those of the scale to bloop alone, as in the paper. Without any, methods project on the current gradient.
+    those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
+    methods project on the current gradient.
 
     With ``relative``, each λ of ``lams`` is in units of |g_main| / |g_aux|.
 
@@ -143,7 +144,7 @@ def specs(
         own_rhos: Sequence[float | None] = ()
         if rhos is not None and has_hyperparameter(name, "rho"):
             own_rhos = rhos
-        elif rhos is None and name == "bloop":
+        elif rhos is None and has_average(name):
             own_rhos = defaults.rhos
         for lam, rho, seed in product(own_lams, own_rhos or (None,), seeds):
             try:

@@ -36,6 +36,12 @@ def has_hyperparameter(method: str, hyperparameter: str) -> bool:
     return hyperparameter in known_methods()[method].__dataclass_fields__
 
 
+def has_average(method: str) -> bool:
+    """True if the method of this name has a ``rho`` that is not None by default."""
+    rho = known_methods()[method].__dataclass_fields__.get("rho")
+    return rho is not None and rho.default is not None
+
+
 def make_method(name: str, lam: Any, rho: Any, *, relative: bool = False) -> gs.Method:
     """Construct the method of this name; a hyperparameter that it does not have is ignored.
 
