@@ -1,4 +1,4 @@
-"""The command line: list, run, sweep, report, recommend, export.
+"""The command line: list, run, sweep, report, recommend, export, claims.
 
 What takes long to import is imported inside the commands that need it, so that help, ``list`` and mistakes in the
 arguments answer at once.
@@ -34,6 +34,7 @@ _EXAMPLES = """examples:
   gradsurgery report lipschitz weights --scale demo,laptop     several reports, and an index to compare them
   gradsurgery recommend lipschitz --allow 2%                   the best λ if main may be 2 % worse than main alone
   gradsurgery export lipschitz runs.parquet                    a table for pandas
+  gradsurgery claims                                           measure the claims of the paper
 
 Everything is stored in --folder (default: ./runs). If a sweep is killed, the same command continues it."""
 
@@ -77,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(required=True, metavar="list | run | sweep | report | recommend | export")
+    subparsers = parser.add_subparsers(
+        required=True, metavar="list | run | sweep | report | recommend | export | claims"
+    )
 
     def add(name: str, command: Callable[[argparse.Namespace, Console], None], text: str) -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
@@ -123,6 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("path", type=Path, help="a .parquet or .csv file, or a folder with --tensorboard")
     export.add_argument("--scale", help="only this scale")
     export.add_argument("--tensorboard", action="store_true", help="write event files below a folder")
+
+    claims = add("claims", commands.claims, "measure the claims of the paper, and print the verdicts")
+    claims.add_argument("ids", nargs="*", metavar="ID", help="such as C12 C13 (default: all)")
+    claims.add_argument("--scale", help="demo (default) or laptop")
+    _add_folder_argument(claims)
+    _add_worker_arguments(claims)
+    claims.add_argument("--markdown", type=Path, metavar="FILE", help="write the page in Markdown too")
+    claims.add_argument("--export", type=Path, metavar="FILE", help="write the runs behind the verdicts as parquet")
+    claims.add_argument("--from", type=Path, dest="records", metavar="FILE", help="train nothing, read an --export")
     return parser
 
 
@@ -132,16 +144,17 @@ def _add_problem_arguments(parser: argparse.ArgumentParser, *, several: bool = F
         parser.add_argument("problems", nargs="+", metavar="problem", help=meaning)
     else:
         parser.add_argument("problem", help=meaning)
+    _add_folder_argument(parser)
+
+
+def _add_folder_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs"), help="where everything is stored (default: ./runs)"
     )
 
 
-def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_problem_arguments(parser)
-    parser.add_argument("--scale", help="demo (default), laptop or paper; one of your own has a single scale")
+def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, help="a folder whose subfolders stand in for hub ids")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
     parser.add_argument(
         "--checkpoint-every", type=arguments.seconds, default=60.0, metavar="SECONDS", help="default: 60"
     )
@@ -150,6 +163,13 @@ def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.workers,
         help="processes that share the runs (default: one per core); 0 trains in this one",
     )
+
+
+def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_problem_arguments(parser)
+    parser.add_argument("--scale", help="demo (default), laptop or paper; one of your own has a single scale")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    _add_worker_arguments(parser)
     parser.add_argument(
         "--cores-per-run",
         "--cpus-per-run",

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gradsurgery.lab.arguments import parse_seeds, parse_settings
 from gradsurgery.lab.declaration import Problem
-from gradsurgery.lab.errors import FailedRunsError, UserError
+from gradsurgery.lab.errors import FailedRunsError, UserError, unknown
 from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
 from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
@@ -206,6 +206,46 @@ def export(options: argparse.Namespace, console: Console) -> None:
         raise UserError(str(error)) from error
     count = f"{len(records)} run{'s' * (len(records) != 1)}"
     console.print(f"{count} written to {options.path}", soft_wrap=True)
+
+
+def claims(options: argparse.Namespace, console: Console) -> None:
+    """Train the missing runs of the claims of the paper, and print and write the verdicts."""
+    from gradsurgery.lab.claims.command import write_ledger
+    from gradsurgery.lab.claims.ledger import SCALES, select
+    from gradsurgery.lab.claims.records import read_records
+    from gradsurgery.lab.claims.training import train_claims
+    from gradsurgery.lab.sweeps import ProgressBar
+
+    chosen, scale = select(options.ids), options.scale or SCALES[0]
+    if scale not in SCALES:
+        raise unknown("scale of the claims", scale, SCALES)
+    if not options.records and not any(scale in claim.grids for claim in chosen):
+        raise UserError(f"{', '.join(claim.id for claim in chosen)} cannot be tested at the scale {scale}")
+    trained: list[RunRecord] = []
+    if options.records:
+        stored = read_records(options.records)
+    else:
+        with Store(_store_path(options)) as store, ProgressBar(console) as bar:
+            trained = train_claims(
+                chosen,
+                scale,
+                store,
+                folder=options.folder,
+                listener=bar,
+                workers=options.workers,
+                data_dir=options.data_dir,
+                checkpoint_every=options.checkpoint_every,
+            )
+            stored = store.select()
+    write_ledger(
+        chosen,
+        stored,
+        console,
+        folder=options.folder / "report" / "claims",
+        markdown=options.markdown,
+        export=options.export,
+    )
+    _raise_if_failed(trained)
 
 
 def _store_path(options: argparse.Namespace) -> Path:

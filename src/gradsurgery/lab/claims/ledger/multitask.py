@@ -1,0 +1,39 @@
+"""Section 4.3, "Multi-task learning", and the appendix's two datasets."""
+
+from gradsurgery.lab.claims.claim import Claim, Grid, Statistic
+from gradsurgery.lab.claims.fronts import best_mixture
+from gradsurgery.lab.claims.ledger.bias import BOTH
+from gradsurgery.lab.claims.ledger.criteria import ALIKE, THREE, ahead
+from gradsurgery.lab.claims.rule import Rule
+
+CLAIMS = (
+    Claim(
+        id="C19",
+        sentence="On Cifar10Mnist, Bloop gets a slightly improved Pareto front.",
+        section="4.3 Multi-task learning",
+        problem="cifar10mnist",
+        grids={"demo": Grid("demo", THREE, BOTH), "laptop": Grid("laptop", THREE, BOTH)},
+        statistics=ahead("bloop", "mixed", "train"),
+        decides="A slight lead needs more seeds, or the scale paper: ResNet18, 100 epochs of batches of 256.",
+    ),
+    Claim(
+        id="C20",
+        sentence=(
+            "On two datasets with little conflict (ImageNet and CIFAR-10), Bloop leads to the same Pareto front as "
+            "the other methods."
+        ),
+        section="C Additional Experiment",
+        problem="imagenet-cifar10",
+        grids={"demo": Grid("demo", THREE, BOTH), "laptop": Grid("laptop", THREE, BOTH)},
+        statistics=tuple(
+            Statistic(
+                f"lowest {name} over λ, bloop / mixed − 1, train",
+                best_mixture("bloop", "mixed", "train", t),
+                Rule(-ALIKE, ALIKE),
+                percent=True,
+            )
+            for name, t in (("main", 0.0), ("(main + aux) / 2", 0.5))
+        ),
+        decides="More seeds. The fronts have one or two points, too few for a hypervolume.",
+    ),
+)

@@ -1,0 +1,84 @@
+"""The ledger as an HTML page in the style of the reports: verdicts, and the fronts behind them."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.claims.claim import Claim, Result
+from gradsurgery.lab.claims.text import describe_measured, describe_rule, describe_runs
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.reports.figures import save_figures
+from gradsurgery.lab.reports.page import render_page
+from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.stored import StoredSweep
+
+TITLE = "Which claims of the paper hold"
+_HEADINGS = ("", "Claim", "Measured, with 95 % interval", "Seeds", "Verdict")
+
+
+def write_page(by_scale: Mapping[str, Sequence[Result]], folder: Path) -> Path:
+    """Write ``claims.html`` and the figures into the folder, and return the path of the page."""
+    style = files("gradsurgery.lab.claims").joinpath("claims.css").read_text("utf-8")
+    sections = "".join(_section(scale, results, folder) for scale, results in by_scale.items())
+    body = f"<style>{style}</style><header><h1>{TITLE}</h1></header><main>{sections}</main>\n"
+    path = folder / "claims.html"
+    write_atomically(path, render_page(TITLE, body))
+    return path
+
+
+def _section(scale: str, results: Sequence[Result], folder: Path) -> str:
+    heading = f'<h2 id="{scale}">At the scale {scale}</h2>'
+    head = "".join(f'<th scope="col">{text}</th>' for text in _HEADINGS)
+    rows = "".join(map(_row, results))
+    table = f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<section aria-labelledby="{scale}">{heading}{table}{_fronts(results, folder)}</section>'
+
+
+def _row(result: Result) -> str:
+    claim, verdict = result.claim, result.verdict
+    items = [
+        f"<li>{escape(each.statistic.name)}: <strong>{escape(describe_measured(each))}</strong>"
+        f"<small>holds {escape(describe_rule(each.statistic))}</small></li>"
+        for each in result.measured
+    ]
+    note = f"<small>{escape(text)}</small>" if (text := describe_runs(result)) else ""
+    decides = f"<small>{escape(claim.decides)}</small>"
+    sentence = f"{escape(claim.sentence)}<small>{escape(claim.section)}</small>"
+    name = verdict.replace(" ", "-")
+    return (
+        f'<tr><th scope="row">{claim.id}</th><td class="claim">{sentence}</td>'
+        f'<td class="measured"><ul>{"".join(items)}</ul>{note}{decides}</td><td class="seeds">{result.seeds}</td>'
+        f'<td class="verdict {name}">{verdict}</td></tr>'
+    )
+
+
+def _fronts(results: Sequence[Result], folder: Path) -> str:
+    """The fronts of each problem and settings, once for all claims about them."""
+    groups: dict[str, tuple[Claim, dict[str, RunRecord], list[str]]] = {}
+    for result in results:
+        spec = result.records[0].spec
+        key = json.dumps([spec.problem, spec.scale, spec.settings], sort_keys=True)
+        _, records, ids = groups.setdefault(key, (result.claim, {}, []))
+        records.update({record.spec.key: record for record in result.records})
+        ids.append(result.claim.id)
+    return "".join(_figure(claim, list(records.values()), ids, folder) for claim, records, ids in groups.values())
+
+
+def _figure(claim: Claim, records: Sequence[RunRecord], ids: Sequence[str], folder: Path) -> str:
+    problem = claim.declared
+    sweep = StoredSweep(problem, records, specs(problem, records[0].spec.scale)[0].settings)
+    saved = save_figures(records, folder / "figures" / sweep.folder_name)
+    fronts = next((path for path in saved if path.name == "fronts.png"), None)
+    if fronts is None:
+        return ""
+    data = b64encode(fronts.read_bytes()).decode()
+    losses = f"Main: {problem.main}. Aux: {problem.aux}."
+    return (
+        f"<h3>{escape(sweep.title)} <small>({', '.join(ids)})</small></h3>"
+        f'<img alt="Pareto fronts of {escape(sweep.title)}" src="data:image/png;base64,{data}">'
+        f'<p class="note">{escape(losses)}</p>'
+    )

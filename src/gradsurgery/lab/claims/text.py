@@ -1,0 +1,29 @@
+"""How results are written, the same in the terminal, in Markdown and in HTML."""
+
+from gradsurgery.lab.claims.claim import Measured, Result, Statistic
+from gradsurgery.lab.reports.looks import number
+
+
+def describe_measured(measured: Measured) -> str:
+    """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
+    interval = measured.interval
+    if interval is None:
+        return "no interval: fewer than two seeds have points where both fronts do"
+    factor, unit = _unit(measured.statistic)
+    low, mean, high = (number(factor * value) for value in (interval.low, interval.mean, interval.high))
+    return f"{mean}{unit} [{low}, {high}]"
+
+
+def describe_rule(statistic: Statistic) -> str:
+    """Where the interval has to be, for example ``above 0; does not hold if below 0.02``."""
+    return statistic.rule.describe(*_unit(statistic))
+
+
+def describe_runs(result: Result) -> str:
+    """What is missing of the grid; empty if nothing is."""
+    missing = result.wanted - len(result.records)
+    return f"{missing} of {result.wanted} runs are missing" if missing else ""
+
+
+def _unit(statistic: Statistic) -> tuple[float, str]:
+    return (100.0, " %") if statistic.percent else (1.0, "")
