@@ -9,6 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import gradsurgery as gs
+from gradsurgery.lab.claims.theory import conditioning, rates
+from gradsurgery.lab.claims.theory.descent import descend, reject
+from gradsurgery.lab.claims.theory.direction import direction_errors
+from gradsurgery.lab.claims.theory.opposed import opposed
+from gradsurgery.lab.claims.theory.torus import ERROR_BOUND, Torus, hessian, nearest
 
 norm = np.linalg.norm
 lams = st.floats(0.01, 100)
@@ -22,20 +27,6 @@ def gradients(draw, count):
     return [np.array(draw(entries)) * 10.0 ** draw(st.integers(-12, 12)) for _ in range(count)]
 
 
-def rejected(u, v):
-    """pi(u; v) as in the paper, through a unit vector, so that no square overflows or underflows."""
-    unit = v / norm(v)
-    return u - (u @ unit) * unit
-
-
-def descend(method, losses, theta, eta, steps):
-    """The path of gradient descent along the direction of a method; ``losses`` returns the gradients."""
-    step, path = gs.Reference(method), [theta]
-    for _ in range(steps):
-        path.append(path[-1] - eta * step(*losses(path[-1])))
-    return np.array(path)
-
-
 # The direction, full batch
 
 
@@ -44,10 +35,7 @@ def descend(method, losses, theta, eta, steps):
 def test_full_batch_direction_moves_main_like_main_alone_and_aux_at_a_right_angle(vectors, lam):
     main, aux = vectors
     assume(main.any())
-    d = gs.Reference(gs.bloop(lam=lam, rho=None))(main, aux)
-    size = norm(main) + lam * norm(aux)  # rounding errors are relative to this
-    assert d @ main == pytest.approx(main @ main, rel=0, abs=1e-14 * size * norm(main))
-    assert d @ d == pytest.approx(main @ main + lam**2 * norm(rejected(aux, main)) ** 2, rel=0, abs=1e-14 * size**2)
+    assert max(direction_errors(main, aux, lam)) < 1e-14
 
 
 @given(gradients(1), lams)
@@ -62,7 +50,7 @@ def test_the_third_level_does_not_affect_the_two_above(vectors, lam1, lam2):
     main, aux1, aux2 = vectors
     assume(main.any())
     d = gs.Reference(gs.bloop(lam=(lam1, lam2), rho=None))(main, aux1, aux2)
-    two_levels = main + lam1 * rejected(aux1, main)
+    two_levels = main + lam1 * reject(aux1, main)
     size = norm(main) + lam1 * norm(aux1) + lam2 * norm(aux2)
     assert d @ main == pytest.approx(main @ main, rel=0, abs=1e-13 * size * norm(main))
     assert d @ aux1 == pytest.approx(two_levels @ aux1, rel=0, abs=1e-13 * size * norm(aux1))
@@ -82,21 +70,18 @@ def test_barrier_is_bloop_unless_aux_alone_decreases_main_enough(vectors):
 # Section "Conditioning": main = a^2 / 2, aux = ((a - 1)^2 + b^2) / 2
 
 
-def conditioning(theta):
-    a, b = theta
-    return np.array([a, 0.0]), np.array([a - 1, b])
-
-
 @given(st.floats(0.01, 10), st.floats(-10, 10), lams)
 def test_conditioning_direction_is_a_and_lam_b(a, b, lam):
-    d = gs.Reference(gs.bloop(lam=lam, rho=None))(*conditioning((a, b)))
+    d = gs.Reference(gs.bloop(lam=lam, rho=None))(*conditioning.gradients((a, b)))
     np.testing.assert_allclose(d, [a, lam * b], rtol=1e-13, atol=1e-14 * (1 + lam * (a + 1)))
 
 
 def test_bloop_finds_the_bilevel_solution_whatever_lam_and_mixed_training_does_not():
     start = np.array([0.7, -1.0])
     for lam in (0.1, 0.5, 1.0):
-        bloop, mixed = (descend(m, conditioning, start, 0.5, 400)[-1] for m in (gs.bloop(lam, rho=None), gs.mixed(lam)))
+        bloop, mixed = (
+            descend(m, conditioning.gradients, start, 0.5, 400)[-1] for m in (gs.bloop(lam, rho=None), gs.mixed(lam))
+        )
         np.testing.assert_allclose(bloop, [0, 0], atol=1e-8)
         np.testing.assert_allclose(mixed, [lam / (1 + lam), 0], atol=1e-8)
 
@@ -105,13 +90,9 @@ def test_bloop_finds_the_bilevel_solution_whatever_lam_and_mixed_training_does_n
 
 
 def test_full_batch_bloop_on_opposed_losses_is_gradient_descent_on_main():
-    curvature = np.array([1.0, 3.0, 10.0])
-
-    def opposed(theta):
-        return curvature * theta, -curvature * theta
-
+    losses = opposed(np.array([1.0, 3.0, 10.0]))
     start = np.array([1.0, -2.0, 0.3])
-    paths = [descend(m, opposed, start, 0.05, 200) for m in (gs.bloop(lam=5.0, rho=None), gs.mixed(lam=0.0))]
+    paths = [descend(m, losses, start, 0.05, 200) for m in (gs.bloop(lam=5.0, rho=None), gs.mixed(lam=0.0))]
     np.testing.assert_array_equal(*paths)
     assert norm(paths[0][-1]) < 1e-3
 
@@ -122,11 +103,11 @@ def test_bloop_with_noise_still_minimises_main_on_opposed_losses_where_mixed_tra
     def main_losses(method):
         rng = np.random.default_rng(0)
 
-        def opposed(theta):
+        def noisy(theta):
             main, aux = curvature * theta + rng.normal(0, 0.1, (2, 10))
             return main, -aux
 
-        return descend(method, opposed, np.ones(10), 0.01, 2000) ** 2 @ curvature / 2
+        return descend(method, noisy, np.ones(10), 0.01, 2000) ** 2 @ curvature / 2
 
     bloop, mixed = main_losses(gs.bloop(lam=2.0, rho=0.05)), main_losses(gs.mixed(lam=2.0))
     assert bloop[1000:].max() < 0.01 * bloop[0]
@@ -144,11 +125,11 @@ def test_projection_on_noisy_gradients_tends_to_none_at_all():
     noise = rng.normal(size=(draws, p))
     sigmas = (0.0, 0.3, 1.0, 3.0, 10.0, 1000.0)
     means = [np.mean([gs.reject(aux, main + sigma * sample) for sample in noise], axis=0) for sigma in sigmas]
-    np.testing.assert_allclose(means[0], rejected(aux, main), atol=1e-10)
+    np.testing.assert_allclose(means[0], reject(aux, main), atol=1e-10)
     # of a random unit vector u, <aux, u>^2 has mean |aux|^2 / p and standard deviation sqrt(2) |aux|^2 / p
     assert means[-1] @ aux / (aux @ aux) == pytest.approx(1 - 1 / p, abs=5 * 2**0.5 / p / draws**0.5)
     assert norm(means[-1] - (1 - 1 / p) * aux) < 2 * norm(aux) / (p * draws) ** 0.5
-    to_bloop = np.array([norm(mean - rejected(aux, main)) for mean in means[:-1]])
+    to_bloop = np.array([norm(mean - reject(aux, main)) for mean in means[:-1]])
     to_mixed = np.array([norm(mean - (1 - 1 / p) * aux) for mean in means[:-1]])
     assert np.all(np.diff(to_bloop) > 0)
     assert np.all(np.diff(to_mixed) < 0)
@@ -184,83 +165,49 @@ def warm_bloop(lam):
 def test_direction_is_unbiased_with_the_average_and_biased_without():
     """E[d] = g_main + lam pi(g_aux; average), since the average does not depend on the batch."""
     step, average = warm_bloop(lam=0.7)
-    assert standard_errors(directions(step), MAIN + 0.7 * rejected(AUX, average)).max() < 4
+    assert standard_errors(directions(step), MAIN + 0.7 * reject(AUX, average)).max() < 4
     simple = directions(gs.Reference(gs.bloop(lam=0.7, rho=None)))
-    assert standard_errors(simple, MAIN + 0.7 * rejected(AUX, MAIN)).max() > 10
+    assert standard_errors(simple, MAIN + 0.7 * reject(AUX, MAIN)).max() > 10
 
 
 def test_expected_decrease_of_main_has_a_minus_before_its_last_term():
     """-eta |g_main|^2 - eta lam <pi(g_aux; average), g_main>; the text prints a plus. Here main = |theta|^2 / 2."""
     step, average = warm_bloop(lam=0.7)
-    eta, pull = 1e-4, 0.7 * rejected(AUX, average) @ MAIN
+    eta, pull = 1e-4, 0.7 * reject(AUX, average) @ MAIN
     change = (((MAIN - eta * directions(step)) ** 2).sum(axis=1) - MAIN @ MAIN) / 2 / eta
     assert standard_errors(change, -MAIN @ MAIN - pull) < 4
     assert standard_errors(change, -MAIN @ MAIN + pull) > 10
 
 
-# Proposition 1, on a torus of minimisers: theta = (x, y) in R^2 x R^2,
-#     main = sum of k/8 (|x|^2 - 1)^2 over the two blocks, curvature k = 1 and 4;   aux = |theta - AIM|^2 / 2.
-# Bilevel solution: x = aim / |aim|, where the Hessian of main is k x x^T; multiplier: v = (1 - |aim|) / k x.
+# Proposition 1, on a torus of minimisers
 
-CURVATURE, AIM = np.array([1.0, 4.0]), np.array([1.5, 0.5, 0.2, 0.3])
-
-
-def nearest(theta):
-    """The minimiser of main nearest to theta."""
-    blocks = theta.reshape(2, 2)
-    return (blocks / norm(blocks, axis=1, keepdims=True)).ravel()
-
-
-def torus(theta):
-    blocks = theta.reshape(2, 2)
-    return (CURVATURE[:, None] / 2 * ((blocks**2).sum(1, keepdims=True) - 1) * blocks).ravel(), theta - AIM
-
-
-def hessian(theta):
-    (x, y), zero = theta.reshape(2, 2), np.zeros((2, 2))
-    first, second = (k * (np.outer(z, z) + (z @ z - 1) / 2 * np.eye(2)) for k, z in zip(CURVATURE, (x, y), strict=True))
-    return np.block([[first, zero], [zero, second]])
-
-
-SOLUTION = nearest(AIM)
-MULTIPLIER = np.repeat((1 - norm(AIM.reshape(2, 2), axis=1)) / CURVATURE, 2) * SOLUTION
+TORUS = Torus(np.array([1.5, 0.5, 0.2, 0.3]))
 
 
 @pytest.mark.parametrize("lam", [0.01, 0.1, 1.0])
 def test_small_direction_means_nearly_stationary_for_the_bilevel_problem(lam):
     """|d| <= eps gives |g_main| <= eps and |g_aux - H v| <= (1/lam + M c^2 |g_aux| / 2) eps."""
-    width = 0.1  # of the tube around the torus where M and c hold
-    lipschitz = 3 * (1 + width) * CURVATURE.max()
-    error_bound = 2 / ((2 - width) * (1 - width) * CURVATURE.min())
-    rng = np.random.default_rng(2)
-    anywhere = [nearest(rng.normal(size=4)) for _ in range(200)]
-    points = [
-        base * (1 + np.repeat(rng.uniform(-width, width, 2), 2) * 10.0 ** -rng.uniform(0, 4))
-        for base in [*anywhere, *[SOLUTION] * 200]
-    ]
-    solved = SOLUTION + 1e-4 * MULTIPLIER
+    points = TORUS.draw_points(np.random.default_rng(2), 400)
+    solved = TORUS.solution + 1e-4 * TORUS.multiplier
     for theta in [*points, solved]:
-        main, aux = torus(theta)
-        eps = norm(gs.Reference(gs.bloop(lam=lam, rho=None))(main, aux))
-        bound = (1 / lam + lipschitz * error_bound**2 * norm(aux) / 2) * eps
-        v = (aux @ main) / (main @ main) * (theta - nearest(theta))
-        assert norm(main) <= eps * (1 + 1e-12)
-        assert norm(theta - nearest(theta)) <= error_bound * norm(main)
-        assert norm(aux - hessian(theta) @ v) <= bound * (1 + 1e-9)
-    assert norm(aux) > 10 * bound  # the bound is not vacuous: without the multiplier it would not hold at `solved`
+        assert norm(theta - nearest(theta)) <= ERROR_BOUND * norm(TORUS.gradients(theta)[0])
+        assert max(TORUS.stationarity(theta, lam)) <= 1 + 1e-9
+    # the bound is not vacuous: without the multiplier it would not hold at `solved`
+    main, aux = TORUS.gradients(solved)
+    v = (aux @ main) / (main @ main) * (solved - nearest(solved))
+    assert norm(aux) * TORUS.stationarity(solved, lam)[1] > 10 * norm(aux - hessian(solved) @ v)
 
 
 def test_direction_vanishes_towards_a_bilevel_solution_along_its_multiplier_only():
     """d(theta* + eps v) -> 0, with g_aux = H v; along another w it tends to lam pi(g_aux; H w)."""
-    other = MULTIPLIER * [1, 1, -1, -1]
-    step, aux = gs.Reference(gs.bloop(lam=0.5, rho=None)), torus(SOLUTION)[1]
-    np.testing.assert_allclose(hessian(SOLUTION) @ MULTIPLIER, aux, atol=1e-12)
-    along, astray = (
-        [step(*torus(SOLUTION + eps * w)) for eps in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)] for w in (MULTIPLIER, other)
-    )
-    assert np.all(norm(along, axis=1) < [1, 1e-1, 1e-2, 1e-3, 1e-4])
-    limit = 0.5 * rejected(aux, hessian(SOLUTION) @ other)
-    np.testing.assert_allclose(astray[-1], limit, atol=1e-3)
+    other = TORUS.multiplier * [1, 1, -1, -1]
+    step, aux = gs.Reference(gs.bloop(lam=0.5, rho=None)), TORUS.gradients(TORUS.solution)[1]
+    curvature = hessian(TORUS.solution)
+    np.testing.assert_allclose(curvature @ TORUS.multiplier, aux, atol=1e-12)
+    along = TORUS.lengths_along(TORUS.multiplier, [1e-1, 1e-2, 1e-3, 1e-4, 1e-5], lam=0.5)
+    assert np.all(along < np.array([1, 1e-1, 1e-2, 1e-3, 1e-4]))
+    limit = 0.5 * reject(aux, curvature @ other)
+    np.testing.assert_allclose(step(*TORUS.gradients(TORUS.solution + 1e-5 * other)), limit, atol=1e-3)
     assert norm(limit) > 0.1
 
 
@@ -268,29 +215,14 @@ def test_direction_vanishes_towards_a_bilevel_solution_along_its_multiplier_only
 def test_descent_along_bloop_ends_within_a_step_of_the_bilevel_solution(eta):
     """Limit points of Bloop are stationary for the bilevel problem; those of mixed training are not."""
     start, steps = np.array([-0.3, 1.2, 1.0, -0.5]), round(25 / eta)
-    bloop, mixed = (descend(method, torus, start, eta, steps)[-1] for method in (gs.bloop(1, rho=None), gs.mixed(1)))
-    assert norm(bloop - SOLUTION) < eta
-    assert norm(mixed - SOLUTION) > 0.2
+    bloop, mixed = (
+        descend(method, TORUS.gradients, start, eta, steps)[-1] for method in (gs.bloop(1, rho=None), gs.mixed(1))
+    )
+    assert norm(bloop - TORUS.solution) < eta
+    assert norm(mixed - TORUS.solution) > 0.2
 
 
-# Theorem 1, on least squares with 3 equations for 10 unknowns, main = |A theta|^2 / 2, and gradients with noise.
-# Aux pulls away from the solutions. Runs start at a solution, so that all of main's gradient has leaked from aux: the
-# term of the bound that the EMA reduces. (The other, main(theta_0) / (eta T), is that of gradient descent.)
-
-A = np.linalg.qr(np.random.default_rng(9).normal(size=(10, 3)))[0].T * [[1.0], [1.2], [1.4]]
-FAR = A.sum(axis=0) * 2 + np.eye(10)[-1]
-
-
-def run(averaged, steps, seed):
-    """The residuals A theta along a run with the theorem's step size and EMA: |A theta|^2 / 2 is main's true loss."""
-    eta = steps**-0.75
-    rng = np.random.default_rng(seed)
-
-    def losses(theta):
-        return A.T @ A @ theta + rng.normal(0, 0.3, 10), theta - FAR
-
-    method = gs.bloop(lam=0.5, rho=eta ** (2 / 3) if averaged else None)
-    return descend(method, losses, np.zeros(10), eta, steps) @ A.T
+# Theorem 1, on least squares; runs start at a solution of main
 
 
 def test_main_gradient_and_loss_fall_with_the_length_of_the_run_as_the_theorem_says():
@@ -301,15 +233,10 @@ def test_main_gradient_and_loss_fall_with_the_length_of_the_run_as_the_theorem_s
     lengths = [64, 256, 1024, 4096]
 
     def slopes(averaged, seeds):
-        runs = [[run(averaged, steps, seed) for seed in seeds] for steps in lengths]
-        gradient = [
-            np.mean([((residuals @ A) ** 2).sum(axis=1) for residuals in runs_of_length]) for runs_of_length in runs
+        runs = [
+            [rates.gradient_and_loss(rates.residuals(averaged, steps, seed)) for seed in seeds] for steps in lengths
         ]
-        loss = [
-            np.mean([(residuals[len(residuals) // 2 :] ** 2).sum(axis=1) for residuals in runs_of_length])
-            for runs_of_length in runs
-        ]
-        return [np.polyfit(np.log(lengths), np.log(means), 1)[0] for means in (gradient, loss)]
+        return [rates.slope(lengths, means) for means in np.mean(runs, axis=1).T]
 
     assert max(slopes(True, seeds=range(6))) < -1 / 4
     assert min(slopes(False, seeds=range(1))) > -0.1
@@ -317,5 +244,5 @@ def test_main_gradient_and_loss_fall_with_the_length_of_the_run_as_the_theorem_s
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_the_average_aux_leaks_into_main(seed):
-    floors = [((run(averaged, 1000, seed)[500:] @ A) ** 2).sum(axis=1).mean() for averaged in (True, False)]
+    floors = [rates.gradient_and_loss(rates.residuals(averaged, 1000, seed))[1] for averaged in (True, False)]
     assert floors[1] > 3 * floors[0]
