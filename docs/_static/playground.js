@@ -102,9 +102,11 @@ class Playground {
       element("circle", { r: 0.2, class: "grip" }), element("circle", { r: 0.07 }));
     handle.addEventListener("pointerdown", (event) => {
       handle.setPointerCapture(event.pointerId);
-      handle.focus();
+      handle.focus({ preventScroll: true });
       event.preventDefault();
     });
+    // keeps the page from scrolling: touch-action has no effect inside an SVG
+    handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     handle.addEventListener("pointermove", (event) => {
       if (!handle.hasPointerCapture(event.pointerId)) return;
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.svg.getScreenCTM().inverse());
