@@ -46,6 +46,12 @@ def test_help_teaches_by_example(capsys):
     assert "gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log" in capsys.readouterr().out
 
 
+def test_without_a_command_the_help_is_shown(capsys):
+    code, out, err = call(capsys)
+    assert (code, err) == (2, "")
+    assert "train a grid of methods, λ and seeds, and write a report" in out
+
+
 @pytest.mark.slow
 def test_a_real_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     code, out, _ = call(capsys, "sweep", "lipschitz", *SMALL, "--folder", str(tmp_path))
@@ -187,7 +193,7 @@ def test_a_folder_without_a_store_is_refused_and_not_created(capsys, tmp_path, t
 
 @pytest.mark.parametrize(
     ("scale", "sentence"),
-    [("nope", "there is no scale 'nope' of lipschitz"), ("paper", "no run of lipschitz at scale")],
+    [("nope", "there is no scale 'nope' of lipschitz"), ("paper", "no finished run of lipschitz at scale")],
 )
 def test_an_export_of_nothing_is_refused(capsys, tmp_path, toy, scale, sentence):
     sweep_toy(capsys, tmp_path)

@@ -29,6 +29,13 @@ def test_sweeps_with_different_settings_are_told_apart_by_title_and_folder(tmp_p
     assert len({sweep.folder_name for sweep in sweeps}) == 2
 
 
+def test_a_problem_whose_runs_all_failed_has_no_finished_run(tmp_path):
+    with pytest.raises(OSError, match="full"), lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)):
+        raise OSError("full")
+    with pytest.raises(UserError, match="no finished run of mine is stored"):
+        select_sweeps(tmp_path, "mine", status="done")
+
+
 def test_all_scales_of_a_problem_known_by_its_runs_alone_are_sweeps(tmp_path):
     for scale in ("small", "large"):
         record(tmp_path, scale=scale)

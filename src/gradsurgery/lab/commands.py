@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         settings=parse_settings(options.set),
     )
     if len(runs) != 1:
-        raise UserError(f"run trains one method with one weight, but this names {len(runs)} runs: give --lam, or sweep")
+        raise UserError(f"run trains a single run, but this names {len(runs)} runs: give one --lam, or use sweep")
     records = _train(options, console, chosen, runs)
     for record in records:
         for name, value in record.final.items():

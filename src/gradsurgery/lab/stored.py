@@ -55,7 +55,7 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
         folder: the folder of the store.
         name: the problem.
         scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
-        status: only runs with this status; None for all.
+        status: ``done`` for finished runs only; None for all.
     """
     declared = _find_problem(name)
     records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()), status)
@@ -87,13 +87,15 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
         stored = store.select(declared.name if declared else name, None, status)
         if declared is None and not stored:
             names = dict.fromkeys(record.spec.problem for record in store.select(status=None))
-            raise unknown("problem", name, [*names, *PROBLEMS, *installed_problems()])
+            if name not in names:
+                raise unknown("problem", name, [*names, *PROBLEMS, *installed_problems()])
     records: list[RunRecord] = []
-    for scale in scales or (None,):
-        at_scale = [record for record in stored if scale in (None, record.spec.scale)]
+    for selected in scales or (None,):
+        at_scale = [record for record in stored if selected in (None, record.spec.scale)]
         if not at_scale:
-            missing = f"{name} at scale {scale}" if scale else name
-            raise UserError(f"no run of {missing} is stored in {folder}: train it with gradsurgery sweep")
+            missing = f"{name} at scale {selected}" if selected else name
+            kind = "run" if status is None else "finished run"
+            raise UserError(f"no {kind} of {missing} is stored in {folder}: train it with gradsurgery sweep")
         records += at_scale
     return records
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
@@ -159,9 +159,11 @@ class Store:
             settings: anything else that tells runs apart, such as the learning rate.
             scale: a name for the size of the problem.
         """
-        lam, rho = (getattr(method, name, None) for name in ("lam", "rho"))
+        lam: Any = getattr(method, "lam", None)
+        rho: Any = getattr(method, "rho", None)
         is_relative = isinstance(lam, relative)
-        lam = lam.ratio if is_relative else lam
+        if is_relative:
+            lam = lam.ratio
         for name, value in (("lam", lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
