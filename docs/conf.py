@@ -29,6 +29,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_copyright = False
 html_show_search_summary = False  # would need a server: the search itself works from a folder
 
 suppress_warnings = ["toc.not_included"]

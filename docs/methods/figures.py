@@ -13,7 +13,7 @@ from typing import NamedTuple
 import gradsurgery as gs
 
 MAIN, AUX, DIRECTION, AVERAGE, TEXT, BOTH = "#3b82f6", "#e8870e", "#0fa968", "#a36be8", "#7c8594", "#0fa968"
-UNIT, WIDTH, HEIGHT, ORIGIN = 85.0, 370.0, 240.0, (150.0, 180.0)
+UNIT, WIDTH, HEIGHT, ORIGIN = 85.0, 352.0, 262.0, (140.0, 178.0)
 
 Point = tuple[float, float]
 
@@ -55,14 +55,14 @@ def direction(method: gs.Method, scene: Scene) -> Point:
     return float(x), float(y)
 
 
-def draw(panels: list[tuple[gs.Method, Scene]], width: float = WIDTH) -> str:
+def draw(*panels: tuple[gs.Method, Scene], width: float = WIDTH) -> str:
     """A picture as SVG: the direction of a method in each panel, side by side."""
     drawn = [line for index, (method, scene) in enumerate(panels) for line in _panel(method, scene, index * width)]
     heads = [_arrow_head(color) for color in (MAIN, AUX, DIRECTION, AVERAGE)]
-    size = f'viewBox="0 0 {width * len(panels):.0f} {HEIGHT:.0f}"'
+    x, y = f"{width * len(panels):.0f}", f"{HEIGHT:.0f}"
     style = "font-family: system-ui, sans-serif; font-size: 15px"
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{style}">', *heads, *drawn, "</svg>"]
-    return "\n".join(lines) + "\n"
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{x}" height="{y}" viewBox="0 0 {x} {y}" style="{style}">'
+    return "\n".join([svg, *heads, *drawn, "</svg>\n"])
 
 
 def _panel(method: gs.Method, scene: Scene, left: float) -> Iterator[str]:
@@ -108,10 +108,9 @@ def _cone(main: Point, aux: Point) -> str:
     """Where both losses decrease: directions within 90 degrees of both gradients."""
     angles = sorted((atan2(main[1], main[0]), atan2(aux[1], aux[0])))
     first, last = angles[1] - pi / 2, angles[0] + pi / 2
-    (x1, y1), (x2, y2) = (_at((1.35 * cos(angle), 1.35 * sin(angle))) for angle in (first, last))
-    radius = 1.35 * UNIT
+    (x1, y1), (x2, y2) = (_at((cos(angle), sin(angle))) for angle in (first, last))
     return (
-        f'<path d="M{ORIGIN[0]} {ORIGIN[1]} L{x1:.1f} {y1:.1f} A{radius} {radius} 0 0 0 {x2:.1f} {y2:.1f} Z" '
+        f'<path d="M{ORIGIN[0]} {ORIGIN[1]} L{x1:.1f} {y1:.1f} A{UNIT} {UNIT} 0 0 0 {x2:.1f} {y2:.1f} Z" '
         f'fill="{BOTH}" fill-opacity="0.13"/>'
     )
 
@@ -129,16 +128,17 @@ def _text(at: Point, words: str, color: str, weight: int = 400) -> str:
 
 def pictures() -> dict[Path, str]:
     """Every picture, by its file."""
-    conflict = SCENES[0]
+    folder, conflict = Path(__file__).parent, SCENES[0]
     landing = [
         (EXAMPLES["mixed"], conflict._replace(title="sum of the losses")),
         (gs.bloop(lam=1.0, rho=None), conflict._replace(title="Bloop")),
     ]
-    folder = Path(__file__).parent
     drawn = {
-        folder / f"figures/{name}.svg": draw([(method, scene) for scene in SCENES]) for name, method in EXAMPLES.items()
+        folder / f"figures/{name}-{scene.title}.svg": draw((method, scene))
+        for name, method in EXAMPLES.items()
+        for scene in SCENES
     }
-    return {folder.parent / "start/landing.svg": draw(landing, width=290.0), **drawn}
+    return {folder.parent / "start/landing.svg": draw(*landing, width=280.0), **drawn}
 
 
 if __name__ == "__main__":

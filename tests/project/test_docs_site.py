@@ -1,0 +1,74 @@
+"""The built site: a strict build, and pages that work from a folder, without a server or a network."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.project.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
+from tests.project.snippets import ROOT
+
+pytest.importorskip("sphinx")
+pytestmark = pytest.mark.slow
+
+PAGES = sorted(path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(folder / "cache")]
+    ended = subprocess.run(
+        [*command, "docs", str(folder / "html")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = launch(driver)
+        yield browser
+        browser.close()
+
+
+def test_every_page_is_built_and_in_the_navigation(site):
+    landing = (site / "index.html").read_text()
+    assert [str(page) for page in PAGES if not (site / page).is_file()] == []
+    assert [str(page) for page in PAGES if page.name != "index.html" and f'href="{page}"' not in landing] == []
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_pages_fit_the_screen_and_request_nothing_from_elsewhere(site, browser, viewport):
+    page = browser.new_page(viewport=viewport)
+    troubles = watch(page, site)
+    for name in PAGES:
+        page.goto((site / name).as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], name
+        broken = "[...document.images].filter(image => !image.naturalWidth).map(image => image.src)"
+        assert page.evaluate(broken) == [], name
+    page.close()
+    assert troubles == []
+
+
+def test_the_search_works_without_a_server(site, browser):
+    page = browser.new_page()
+    troubles = watch(page, site)
+    page.goto((site / "index.html").as_uri())
+    page.get_by_placeholder("Search").fill("dynamic_barrier")
+    page.keyboard.press("Enter")
+    page.locator("#search-results a[href*='methods/dynamic_barrier.html']").first.wait_for(timeout=20_000)
+    page.close()
+    assert troubles == []
+
+
+def test_the_playground_is_on_its_page(site, browser):
+    page = browser.new_page()
+    page.goto((site / "choose.html").as_uri())
+    assert page.locator(".playground svg [data-vector=main]").is_visible()
+    assert "make docs" not in page.locator(".playground").inner_text()
+    page.close()
