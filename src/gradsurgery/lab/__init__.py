@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.door import report, sweep
+    from gradsurgery.lab.api import report, sweep
     from gradsurgery.lab.function_problem import problem
     from gradsurgery.lab.reports.recommend import Recommendation, recommend
     from gradsurgery.lab.run import Run, RunRecord, RunSpec
@@ -41,8 +41,8 @@ _MODULES = {
     "Store": "store",
     "problem": "function_problem",
     "recommend": "reports.recommend",
-    "report": "door",
-    "sweep": "door",
+    "report": "api",
+    "sweep": "api",
 }
 
 

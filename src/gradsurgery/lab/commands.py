@@ -36,11 +36,11 @@ def list_problems(options: argparse.Namespace, console: Console) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Train one run."""
-    chosen = problem(options.problem)
+    declared = problem(options.problem)
     lams = Lams(None) if options.lam is None else parse_lams(options.lam)
     runs = specs(
-        chosen,
-        options.scale or next(iter(chosen.scales)),
+        declared,
+        options.scale or next(iter(declared.scales)),
         methods=[_method(options.method)],
         lams=lams.values,
         relative=lams.relative,
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     )
     if len(runs) != 1:
         raise UserError(f"run trains a single run, but this names {len(runs)} runs: give one --lam, or use sweep")
-    records = _train(options, console, chosen, runs)
+    records = _train(options, console, declared, runs)
     for record in records:
         for name, value in record.final.items():
             console.print(f"{name:28} {value:.6g}")
@@ -59,12 +59,12 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def sweep(options: argparse.Namespace, console: Console) -> None:
     """Train a grid, then write the report."""
-    chosen = problem(options.problem)
-    scale = options.scale or next(iter(chosen.scales))
-    lams = Lams(None) if options.lams is None else parse_lams(options.lams, chosen.scale(scale))
+    declared = problem(options.problem)
+    scale = options.scale or next(iter(declared.scales))
+    lams = Lams(None) if options.lams is None else parse_lams(options.lams, declared.scale(scale))
     runs = specs(
-        chosen,
-        options.scale or next(iter(chosen.scales)),
+        declared,
+        scale,
         methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
         lams=lams.values,
         relative=lams.relative,
@@ -73,7 +73,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         settings=parse_settings(options.set),
         main_alone=True,
     )
-    if records := _train(options, console, chosen, runs, lams.limit):
+    if records := _train(options, console, declared, runs, lams.limit):
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
         sweeps = select_sweeps(options.folder, options.problem, [scale])
         (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
@@ -87,44 +87,45 @@ def _method(name: str) -> str:
 
 
 def _train(
-    options: argparse.Namespace, console: Console, chosen: Problem, runs: list[RunSpec], limit: int | None = None
+    options: argparse.Namespace, console: Console, declared: Problem, runs: list[RunSpec], max_lams: int | None = None
 ) -> list[RunRecord]:
     """Train the runs and return their records; of processes that train together only the leader has any."""
-    from gradsurgery.lab.sweeps import ProgressBar, RayOptions, ray_connection, sweep
-    from gradsurgery.lab.sweeps.adaptive import train_adaptively
+    from gradsurgery.lab.sweeps import ProgressBar, RayOptions, sweep
 
     if options.gpus_per_run is not None and options.ray is None:
         raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
-    ray = None if options.ray is None else RayOptions(options.ray or None, options.gpus_per_run or 0)
     train = partial(
         sweep,
-        chosen,
+        declared,
+        runs,
         folder=options.folder,
+        max_lams=max_lams,
         cores_per_run=options.cores_per_run,
-        ray=ray,
+        ray=None if options.ray is None else RayOptions(options.ray or None, options.gpus_per_run or 0),
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
     )
-    workers = options.workers
-    if options.process:
-        from gradsurgery.lab.train.multihost import is_leader, join
+    if options.process and not _join_processes(options, max_lams):
+        with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
+            train(store, listener=ProgressBar(Console(quiet=True)), workers=0)
+        return []
+    with Store(_store_path(options)) as store, ProgressBar(console) as bar:
+        return train(store, listener=bar, workers=0 if options.process else options.workers)
 
-        if (options.workers, options.cores_per_run, ray) != (None, None, None):
-            raise UserError(
-                "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
-                "and no --ray"
-            )
-        if limit is not None:
-            raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
-        join(options.process)
-        workers = 0
-        if not is_leader():
-            with TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
-                train(runs, store, listener=ProgressBar(Console(quiet=True)), workers=workers)
-            return []
-    with ray_connection(ray), Store(_store_path(options)) as store, ProgressBar(console) as bar:
-        train_some = partial(train, store=store, listener=bar, workers=workers)
-        return train_some(runs) if limit is None else train_adaptively(runs, train_some, limit)
+
+def _join_processes(options: argparse.Namespace, max_lams: int | None) -> bool:
+    """Connect to the processes that train every run together, and return True in the leader."""
+    from gradsurgery.lab.train.multihost import is_leader, join
+
+    if (options.workers, options.cores_per_run, options.ray) != (None, None, None):
+        raise UserError(
+            "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
+            "and no --ray"
+        )
+    if max_lams is not None:
+        raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
+    join(options.process)
+    return is_leader()
 
 
 def _raise_if_failed(records: Sequence[RunRecord]) -> None:

@@ -15,13 +15,13 @@
 
 A sweep in the order of its files: ``sweep`` finds the missing runs; ``workers`` starts processes, each limited to the
 same number of ``cores``; they execute ``child_process``; ``training`` trains runs one by one and yields ``events``; a
-``listener`` is told of them, for example the ``progress`` bar. On a cluster, ``ray`` takes the place of ``workers`` and
-``ray_task`` that of ``child_process``.
+``listener``, such as the ``progress`` bar, receives them. On a cluster, ``ray`` takes the place of ``workers`` and
+``ray_task`` that of ``child_process``. ``adaptive`` adds λ to a coarse grid, stage by stage.
 """
 
 from gradsurgery.lab.sweeps.listener import Listener
 from gradsurgery.lab.sweeps.options import RayOptions
 from gradsurgery.lab.sweeps.progress import ProgressBar
-from gradsurgery.lab.sweeps.sweep import ray_connection, sweep
+from gradsurgery.lab.sweeps.sweep import sweep
 
-__all__ = ["Listener", "ProgressBar", "RayOptions", "ray_connection", "sweep"]
+__all__ = ["Listener", "ProgressBar", "RayOptions", "sweep"]

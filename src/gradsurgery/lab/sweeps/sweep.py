@@ -1,20 +1,25 @@
 """A sweep trains every run of a grid once, however often it is started, killed, or run beside another sweep."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
+from typing import TypeAlias
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import own_methods
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweeps.adaptive import train_adaptively
 from gradsurgery.lab.sweeps.cores import Place, assign_places, available_cores
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.listener import Listener
 from gradsurgery.lab.sweeps.network_folder import network_file_system
 from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
 from gradsurgery.lab.sweeps.workers import train_in_workers
+
+Trainer: TypeAlias = Callable[[Sequence[RunSpec], Sequence[RunSpec]], Generator[Event]]
+"""(all runs, missing runs) -> what happens while the missing ones are trained."""
 
 
 def sweep(
@@ -24,6 +29,7 @@ def sweep(
     *,
     folder: Path,
     listener: Listener,
+    max_lams: int | None = None,
     workers: int | None = None,
     cores_per_run: int | None = None,
     ray: RayOptions | None = None,
@@ -41,13 +47,15 @@ def sweep(
         runs: the grid, all with the same settings.
         store: has the runs that are done, and gets the others.
         folder: checkpoints go below it.
-        listener: is told of the progress.
+        listener: receives the progress.
+        max_lams: for an adaptive grid, the largest number of λ per method; ``runs`` is then the coarse grid that it
+            begins with.
         workers: the number of processes. None for as many as have cores of their own, or for one per accelerator.
             0 trains in this process, on whatever cores it has, and raises what a run raises: for debugging, and for
             processes on several machines that train every run together.
         cores_per_run: the number of cores of each worker. None for 1, or on accelerators for an equal part of all.
         ray: train on a Ray cluster instead of in workers; a run has one core there unless ``cores_per_run`` says more.
-        data_dir: a folder that stands in for the hub.
+        data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
     """
     if workers == 0 and cores_per_run is not None:
@@ -60,19 +68,6 @@ def sweep(
     else:
         places = [Place(available_cores())] if workers == 0 else assign_places(workers, cores_per_run)
         cores = len(places[0].cores)
-    runs = list({run.key: run for run in runs}.values())
-    listener.sweep_started(len(runs))
-    missing = {run.key: run for run in runs}
-    stored = _stored(store, runs)
-    for record in stored:
-        if record.status == "done":
-            listener.run_done(missing.pop(record.spec.key), record.final, trained=False)
-        elif record.status == "failed":
-            store.begin(record.spec, {})  # try again; failed runs are skipped
-    if missing:
-        _warn_about_conditions(stored, cores, listener)
-        _warn_about_network(store, listener)
-
     options = TrainingOptions(
         folder,
         data_dir,
@@ -81,22 +76,65 @@ def sweep(
         methods=own_methods(),
         raise_errors=workers == 0,
     )
-    events: Generator[Event]
+    trainer = _choose_trainer(problem, store, options, workers=workers, places=places, ray=ray)
+
+    def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
+        return _train_missing(grid, store, listener, trainer, cores)
+
+    with _ray_connection(ray):
+        return train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
+
+
+def _choose_trainer(
+    problem: Problem,
+    store: Store,
+    options: TrainingOptions,
+    *,
+    workers: int | None,
+    places: Sequence[Place],
+    ray: RayOptions | None,
+) -> Trainer:
+    """Where runs are trained: on Ray, in this process, or in workers."""
     if ray is not None:
         from gradsurgery.lab.sweeps.ray import train_on_ray  # loads ray
 
-        events = train_on_ray(problem, list(missing.values()), store, options, ray)
-    elif workers == 0:
+        return lambda runs, missing: train_on_ray(problem, missing, store, options, ray)
+    if workers == 0:
         from gradsurgery.lab.sweeps.training import train_runs  # loads jax
 
         # all runs: of processes that train together, only the leader knows which are missing
-        events = train_runs(problem, runs, store, options)
-    else:
-        grid = list(missing.values())
-        events = train_in_workers(problem, grid, store.path, places[: len(grid)], options)
-    with closing(events):
+        return lambda runs, missing: train_runs(problem, runs, store, options)
+    return lambda runs, missing: train_in_workers(problem, missing, store.path, places[: len(missing)], options)
+
+
+def _ray_connection(ray: RayOptions | None) -> AbstractContextManager[None]:
+    """Keeps one connection to Ray for all stages of an adaptive sweep."""
+    if ray is None:
+        return nullcontext()
+    from gradsurgery.lab.sweeps.ray import connected  # loads ray
+
+    return connected(ray.address)
+
+
+def _train_missing(
+    runs: Sequence[RunSpec], store: Store, listener: Listener, trainer: Trainer, cores: int
+) -> list[RunRecord]:
+    """Train the runs that are not done, report what happens to the listener, and return the records of all."""
+    runs = list({run.key: run for run in runs}.values())
+    listener.sweep_started(len(runs))
+    missing = {run.key: run for run in runs}
+    stored = _stored(store, runs)
+    for record in stored:
+        if record.status == "done":
+            listener.run_done(missing.pop(record.spec.key), record.final, trained=False)
+        elif record.status == "failed":
+            store.begin(record.spec, {})  # a trainer skips runs that are marked as failed
+    if missing:
+        _warn_about_cores(stored, cores, listener)
+        _warn_about_network(store, listener)
+    with closing(trainer(runs, list(missing.values()))) as events:
         for event in events:
-            _tell(listener, event)
+            _report(event, listener)
             if not isinstance(event, Advanced):
                 missing.pop(event.run.key)
     records = _stored(store, runs)
@@ -106,27 +144,18 @@ def sweep(
     return records
 
 
-def ray_connection(ray: RayOptions | None) -> AbstractContextManager[None]:
-    """Keeps one connection to Ray, or one local Ray, for all sweeps inside the block; None for no Ray at all."""
-    if ray is None:
-        return nullcontext()
-    from gradsurgery.lab.sweeps.ray import connected  # loads ray
-
-    return connected(ray.address)
-
-
 def _stored(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
     return [record for run in runs if (record := store.get(run.key))]
 
 
-def _warn_about_conditions(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
+def _warn_about_cores(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
     """Warn if this sweep mixes runs that were trained on different numbers of cores."""
-    known = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
-    others = [number for number in known if number != str(cores)]
-    if others:
+    recorded = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
+    different = [number for number in recorded if number != str(cores)]
+    if different:
         listener.warning(
-            f"{len(others)} of {len(known)} stored runs of this grid used another number of cores "
-            f"({' or '.join(sorted(set(others)))}; now {cores}), and numbers depend on it: compare with care"
+            f"{len(different)} of {len(recorded)} stored runs of this grid used another number of cores "
+            f"({' or '.join(sorted(set(different)))}; now {cores}), and numbers depend on it: compare with care"
         )
 
 
@@ -139,7 +168,7 @@ def _warn_about_network(store: Store, listener: Listener) -> None:
         )
 
 
-def _tell(listener: Listener, event: Event) -> None:
+def _report(event: Event, listener: Listener) -> None:
     match event:
         case Advanced(run, fraction, metrics):
             listener.run_advanced(run, fraction, metrics)

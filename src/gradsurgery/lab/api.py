@@ -10,11 +10,10 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import Lams, parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweeps import ProgressBar, RayOptions, ray_connection
+from gradsurgery.lab.sweeps import ProgressBar, RayOptions
 from gradsurgery.lab.sweeps import sweep as train_grid
-from gradsurgery.lab.sweeps.adaptive import train_adaptively
 from gradsurgery.method import Method
 
 
@@ -63,23 +62,23 @@ def sweep(
     Returns:
         The records of all runs of the grid, done or failed.
     """
-    chosen = find_problem(problem) if isinstance(problem, str) else problem
-    if not isinstance(chosen, Problem):
+    declared = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(declared, Problem):
         raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
-    chosen_scale = next(iter(chosen.scales)) if scale is None else scale
+    scale = next(iter(declared.scales)) if scale is None else scale
     if isinstance(lams, str):
-        grid = parse_lams(lams, chosen.scale(chosen_scale))
+        weights = parse_lams(lams, declared.scale(scale))
     else:
-        grid = Lams(None if lams is None else tuple(lams))
+        weights = Lams(None if lams is None else tuple(lams))
     names = None
     if methods is not None:
         names = [method if isinstance(method, str) else register_method(method) for method in methods]
     runs = specs(
-        chosen,
-        chosen_scale,
+        declared,
+        scale,
         methods=names,
-        lams=grid.values,
-        relative=grid.relative,
+        lams=weights.values,
+        relative=weights.relative,
         rhos=rhos,
         seeds=seeds,
         settings={name: str(value) for name, value in (settings or {}).items()},
@@ -87,25 +86,21 @@ def sweep(
     )
     if gpus_per_run and not ray:
         raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
-    cluster = RayOptions(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None
     console = Console(markup=False, highlight=False, emoji=False, quiet=quiet)
-    with ray_connection(cluster), Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
-
-        def train(some: Sequence[RunSpec]) -> list[RunRecord]:
-            return train_grid(
-                chosen,
-                some,
-                store,
-                folder=Path(folder),
-                listener=bar,
-                workers=workers,
-                cores_per_run=cores_per_run,
-                ray=cluster,
-                data_dir=None if data_dir is None else Path(data_dir),
-                checkpoint_every=checkpoint_every,
-            )
-
-        return train(runs) if grid.limit is None else train_adaptively(runs, train, grid.limit)
+    with Store(Path(folder) / "store.sqlite") as store, ProgressBar(console) as bar:
+        return train_grid(
+            declared,
+            runs,
+            store,
+            folder=Path(folder),
+            listener=bar,
+            max_lams=weights.limit,
+            workers=workers,
+            cores_per_run=cores_per_run,
+            ray=RayOptions(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None,
+            data_dir=None if data_dir is None else Path(data_dir),
+            checkpoint_every=checkpoint_every,
+        )
 
 
 def report(records: Sequence[RunRecord], folder: str | Path, *, title: str | None = None) -> Path:
