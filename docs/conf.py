@@ -23,6 +23,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 
+highlight_language = "none"
+
 html_theme = "furo"
 html_title = "gradsurgery"
 html_static_path = ["_static"]
