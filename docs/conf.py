@@ -19,6 +19,9 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
+copybutton_prompt_is_regexp = True
+copybutton_prompt_text = r">>> |\.\.\. "
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 import gradsurgery as gs
 from tests.project.snippets import ROOT
 
@@ -14,3 +16,12 @@ def test_guarantees_name_tests_that_exist():
 
 def test_the_citation_has_the_version_of_the_package():
     assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == gs.__version__
+
+
+PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"`(?:python docs/|python -m |make |gradsurgery sweep )")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "![" in (ROOT / page).read_text()])
+def test_a_page_with_pictures_names_the_command_that_draws_them(page):
+    assert COMMAND.search((ROOT / page).read_text())
