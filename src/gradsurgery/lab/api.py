@@ -35,7 +35,7 @@ def sweep(
     checkpoint_every: float = 60.0,
     quiet: bool = False,
 ) -> list[RunRecord]:
-    """Train a grid of methods, weights and seeds, and main alone; what is stored already is not trained again.
+    """Train a grid of methods, λ and seeds, and main alone. Runs that are stored already are not trained again.
 
     A sweep that was interrupted continues when the same call is made again. A run that raises is recorded as failed,
     and the others go on.
@@ -57,7 +57,7 @@ def sweep(
         gpus_per_run: GPUs of each run on Ray.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints, for problems that save any.
-        quiet: whether to print no progress.
+        quiet: True to print no progress.
 
     Returns:
         The records of all runs of the grid, done or failed.

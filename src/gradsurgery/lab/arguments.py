@@ -1,4 +1,4 @@
-"""The arguments of the command line, from text to values; a mistake is a ``UserError`` of one sentence."""
+"""Parse arguments of the command line; a mistake raises a ``UserError`` of one sentence."""
 
 import math
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ def gpus(text: str) -> int:
     return _whole_number("the number of GPUs per run", text, least=0)
 
 
-def _whole_number(what: str, text: str, least: int) -> int:
+def _whole_number(meaning: str, text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise UserError(f"{what} is a whole number from {least}, but got {text}")
+        raise UserError(f"{meaning} is a whole number from {least}, but got {text}")
     return int(text)
 
 

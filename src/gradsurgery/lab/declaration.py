@@ -44,18 +44,18 @@ class Scale:
     methods: tuple[str, ...]
     lams: tuple[float, ...]
     rhos: tuple[float, ...] = (0.01,)
-    """For bloop alone; empty to project on the current gradient."""
+    """For methods that keep an average by default; empty to project on the current gradient."""
     seeds: tuple[int, ...] = (0,)
     relative: bool = False
     """Whether ``lams`` are in units of |g_main| / |g_aux| (``gs.relative``)."""
     alternatives: Mapping[tuple[str, str], DataclassInstance] = field(default_factory=dict)
-    """The settings that take the place of ``settings`` if the user gives a setting this value, such as
+    """(name, value) -> settings to start from if the user sets this setting to this value. For example
     ``("model", "resnet")``: another model needs another learning rate."""
 
-    def settings_for(self, given: Mapping[str, str]) -> DataclassInstance:
-        """The settings that the user's changes are made to."""
-        chosen = (settings for (name, value), settings in self.alternatives.items() if given.get(name) == value)
-        return next(chosen, self.settings)
+    def settings_for(self, changes: Mapping[str, str]) -> DataclassInstance:
+        """The settings that the user's changes apply to."""
+        matching = (settings for (name, value), settings in self.alternatives.items() if changes.get(name) == value)
+        return next(matching, self.settings)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Problem:
     task: str
     """The module with ``build(settings, data_dir) -> Task`` and, if ``draws``, ``draw(records) -> figures``."""
     draws: bool = False
-    """True if the report has figures of this problem's own besides the Pareto fronts."""
+    """True if the problem adds figures of its own to the report."""
     methods: tuple[str, ...] | None = None
-    """The methods that make sense for it; None for all."""
+    """The methods that it can be trained with; None for all."""
     uses_rho: bool = True
     """False if no moving average is involved."""
 
@@ -97,5 +97,5 @@ class Problem:
 
     @property
     def draw(self) -> Callable[[Sequence[RunRecord]], dict[str, Figure]] | None:
-        """Draws figures of this problem's own, by file name; None if it has none."""
+        """Draws the problem's own figures, by file name; None if it has none."""
         return import_module(self.task).draw if self.draws else None

@@ -2,10 +2,10 @@
 
 @lab.problem(main="cross-entropy", aux="smoothness", settings={"epochs": 3}, lams="1e-3:1:7log")
 def smooth(run):
-surgery = gst.Surgery(model.parameters(), run.method)
-for epoch in range(run.settings["epochs"]):
-...
-yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
+    surgery = gst.Surgery(model.parameters(), run.method)
+    for epoch in range(run.settings["epochs"]):
+        ...
+        yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
 """
 
 import inspect
@@ -68,7 +68,7 @@ def problem(
         >>> walk.name, sorted(walk.scales)
         ('walk', ['default'])
     """
-    typed = _settings_type(settings or {})
+    settings_type = _settings_type(settings or {})
 
     def decorate(function: TrainingFunction) -> FunctionProblem:
         if not inspect.isgeneratorfunction(function):
@@ -77,9 +77,9 @@ def problem(
             )
         grid = parse_lams(lams) if isinstance(lams, str) else Lams(tuple(lams))
         if grid.limit is not None:
-            raise ValueError(f"the default λ are numbers or a range; ask a sweep for {lams!r}")
+            raise ValueError(f"the default λ are numbers or a range, but got {lams!r}: pass that to a sweep")
         scale = Scale(
-            typed(),
+            settings_type(),
             methods=tuple(methods),
             lams=grid.values or (),
             relative=grid.relative,

@@ -1,4 +1,4 @@
-"""Grids: parses the notation of the command line, and expands a grid to runs."""
+"""Grids: parse the notation of the command line, and expand a grid to runs."""
 
 import math
 import re
@@ -45,7 +45,7 @@ class Lams:
     relative: bool = False
     """Whether they are in units of |g_main| / |g_aux|."""
     limit: int | None = None
-    """For an adaptive grid, the most λ of one method; ``values`` are then those to begin with."""
+    """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
 
 
 def parse_lams(text: str, scale: Scale | None = None) -> Lams:
@@ -53,7 +53,7 @@ def parse_lams(text: str, scale: Scale | None = None) -> Lams:
 
     Args:
         text: for example ``0,1e-4:1:9log``, ``relative:0.03:3:7log``, ``auto:9`` or ``relative:auto:9``.
-        scale: an adaptive grid begins with the range of its λ; relative ones with 0.03 to 3.
+        scale: an adaptive grid covers the range of its λ; a relative one begins with 0.03 to 3.
 
     Example:
         >>> parse_lams("relative:0.03:3:3log")
@@ -112,7 +112,7 @@ def specs(
     settings: Mapping[str, str] | None = None,
     main_alone: bool = False,
 ) -> list[RunSpec]:
-    """List the runs of a sweep, method by method. What is not given comes from the scale.
+    """List the runs of a sweep, method by method. Arguments that are None come from the scale.
 
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
     those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
@@ -135,27 +135,27 @@ def specs(
         raise UserError(f"lam has no effect on {', '.join(names)}: leave it out")
     if rhos and not (problem.uses_rho and any(has_hyperparameter(name, "rho") for name in names)):
         raise UserError(f"rho has no effect on {problem.name} with {', '.join(names)}: leave it out")
-    given = settings or {}
-    recorded = asdict(override(defaults.settings_for(given), given, problem.name))
+    changes = settings or {}
+    run_settings = asdict(override(defaults.settings_for(changes), changes, problem.name))
 
     runs = []
     for name in names:
-        own_lams = all_lams if has_hyperparameter(name, "lam") else (None,)
-        own_rhos: Sequence[float | None] = ()
+        method_lams = all_lams if has_hyperparameter(name, "lam") else (None,)
+        method_rhos: Sequence[float | None] = ()
         if rhos is not None and has_hyperparameter(name, "rho"):
-            own_rhos = rhos
+            method_rhos = rhos
         elif rhos is None and has_average(name):
-            own_rhos = defaults.rhos
-        for lam, rho, seed in product(own_lams, own_rhos or (None,), seeds):
+            method_rhos = defaults.rhos
+        for lam, rho, seed in product(method_lams, method_rhos or (None,), seeds):
             try:
                 make_method(name, lam, rho, relative=relative and lam is not None)
             except ValueError as error:
                 raise UserError(str(error)) from error
             runs.append(
-                RunSpec(problem.name, scale, name, lam, rho, seed, recorded, relative=relative and lam is not None)
+                RunSpec(problem.name, scale, name, lam, rho, seed, run_settings, relative=relative and lam is not None)
             )
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
-        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, recorded) for seed in seeds]
+        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in seeds]
     return list({run.key: run for run in runs}.values())
 
 

@@ -1,4 +1,4 @@
-"""What ``gradsurgery list`` prints: all problems in brief, or one in full."""
+"""``gradsurgery list``: prints all problems in brief, or one in full."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _settings(problem: Problem) -> Table:
-    """Each setting with its value at each scale and its meaning; without a docstring, the values that it takes."""
+    """Each setting with its value at each scale and its meaning, or the values it takes if it has no docstring."""
     kind = type(next(iter(problem.scales.values())).settings)
     meanings = {name: values.expected for name, values in kinds_of(kind).items()} | field_docs(kind)
     by_scale = [asdict(scale.settings) for scale in problem.scales.values()]
@@ -85,7 +85,7 @@ def _data(problem: Problem) -> list[str]:
         datasets = [value for setting, value in asdict(scale.settings).items() if setting.split("_")[-1] == "data"]
         if datasets:
             lines.append(f"{name}: {'; '.join(_source(dataset) for dataset in dict.fromkeys(datasets))}")
-    return lines or ["no dataset of its settings: generated, or loaded by the training function"]
+    return lines or ["no setting names a dataset: data is generated, or loaded by the training function"]
 
 
 def _source(dataset: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import gradsurgery as gs
 from gradsurgery.lab.errors import UserError
 
-_own: dict[str, type[gs.Method]] = {}
+_registered: dict[str, type[gs.Method]] = {}
 
 
 def register_method(method: type[gs.Method]) -> str:
@@ -17,18 +17,18 @@ def register_method(method: type[gs.Method]) -> str:
     if name in gs.METHODS and gs.METHODS[name] is not method:
         raise UserError(f"a method of your own needs a name of its own, but {name} is one of gradsurgery's")
     if name not in gs.METHODS:
-        _own[name] = method
+        _registered[name] = method
     return name
 
 
 def own_methods() -> Mapping[str, type[gs.Method]]:
     """The registered methods, by name."""
-    return dict(_own)
+    return dict(_registered)
 
 
 def known_methods() -> dict[str, type[gs.Method]]:
     """All methods by name: those of ``gradsurgery.METHODS``, then the registered ones."""
-    return {**gs.METHODS, **_own}
+    return {**gs.METHODS, **_registered}
 
 
 def has_hyperparameter(method: str, hyperparameter: str) -> bool:
@@ -51,5 +51,7 @@ def make_method(name: str, lam: Any, rho: Any, *, relative: bool = False) -> gs.
         >>> make_method("bloop", lam=0.3, rho=0.01, relative=True)
         bloop(lam=relative(0.3), rho=0.01)
     """
-    given = {"lam": gs.relative(lam) if relative else lam, "rho": rho}
-    return known_methods()[name](**{key: value for key, value in given.items() if has_hyperparameter(name, key)})
+    hyperparameters = {"lam": gs.relative(lam) if relative else lam, "rho": rho}
+    return known_methods()[name](
+        **{key: value for key, value in hyperparameters.items() if has_hyperparameter(name, key)}
+    )

@@ -1,4 +1,4 @@
-"""Find objects that users name on the command line: ``file.py:name`` or ``package.module:name``."""
+"""Import objects that users name on the command line: ``file.py:name`` or ``package.module:name``."""
 
 import importlib
 import importlib.util
@@ -19,31 +19,31 @@ def is_reference(text: str) -> bool:
     return ":" in text or text.endswith(".py")
 
 
-def load(reference: str, kind: type[T], what: str) -> T:
+def load(reference: str, kind: type[T], description: str) -> T:
     """Import the object that a reference names.
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
         kind: the class that the object must be an instance of.
-        what: what the object should be, for error messages.
+        description: of such an object, for error messages: "a problem".
     """
     where, _, name = reference.rpartition(":")
     if not where or not name:
-        raise UserError(f"{what} is named as file.py:name or package.module:name, but got {reference!r}")
+        raise UserError(f"{description} is named as file.py:name or package.module:name, but got {reference!r}")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
     if not hasattr(module, name):
         candidates = [candidate for candidate, value in vars(module).items() if isinstance(value, kind)]
         if not candidates:
-            raise UserError(f"{reference} must be {what}, but {where} has none")
+            raise UserError(f"{reference} must be {description}, but {where} has none")
         raise unknown("object", name, candidates, where=f"in {where}")
     loaded = getattr(module, name)
     if not isinstance(loaded, kind):
-        raise UserError(f"{reference} must be {what}, but it is {loaded!r:.60}")
+        raise UserError(f"{reference} must be {description}, but it is {loaded!r:.60}")
     return loaded
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Import a file as a script would be: its folder is on the path, so that it can import its neighbours."""
+    """Import a file as Python runs a script: with its folder on the path, so that it can import its neighbours."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
     name = path.stem
@@ -63,7 +63,7 @@ def _load_file(path: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         raise UserError(f"importing {path} failed with {type(error).__name__}: {error}") from error
-    cloudpickle.register_pickle_by_value(module)  # a worker could not import it by its name
+    cloudpickle.register_pickle_by_value(module)  # workers cannot import it by name
     return module
 
 

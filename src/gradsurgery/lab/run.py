@@ -41,7 +41,7 @@ class RunSpec:
         """A short identifier, a hash of all fields."""
         fields = asdict(self)
         if not self.relative:
-            del fields["relative"]  # the key of an absolute λ is older than relative ones
+            del fields["relative"]  # keeps the keys of stores that are older than relative λ
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -58,9 +58,9 @@ class Run:
     method: Method
     """The method to train with, for example ``bloop(lam=0.1, rho=0.01)``."""
     folder: Path
-    """Exists until the run is done, through restarts: save here what a restart needs, and look for it at the start."""
+    """Kept until the run is done, across restarts: save here what a restart needs, and look for it at the start."""
     checkpoint_every: float = 60.0
-    """Seconds between two checkpoints, as the user asked for."""
+    """Seconds between two checkpoints, from ``--checkpoint-every``."""
     flush: Callable[[], None] = _do_nothing
     """Wait until all rows so far are on the disk. Call it before saving a checkpoint: after a power cut, a checkpoint
     must not be ahead of its rows."""
@@ -102,7 +102,7 @@ class Sample:
 def parse_samples(text: str) -> list[Sample]:
     """Read samples from JSON; raise ``ValueError`` unless it is a list of samples."""
     samples = json.loads(text)
-    names = {each.name for each in fields(Sample)}
+    names = {field.name for field in fields(Sample)}
     if not isinstance(samples, list) or not all(
         isinstance(sample, dict) and sample.keys() == names and all(isinstance(value, str) for value in sample.values())
         for sample in samples
@@ -119,7 +119,7 @@ class RunRecord:
     status: str
     """``running`` (also if its process was killed), ``done`` or ``failed``."""
     info: Mapping[str, Setting]
-    """How the run was trained: versions, commit, device, cores, duration; its samples as JSON; why it failed."""
+    """How the run was trained: versions, commit, device, cores, duration; samples as JSON; the reason of a failure."""
     metrics: tuple[Metrics, ...]
     """One row per recorded step, in order: ``step``; ``main_train``, ``aux_train``, ``main_test`` and ``aux_test``;
     other metrics of the problem; diagnostics as ``surgery/...``."""

@@ -7,7 +7,7 @@
         data: Annotated[str, one_of("digits", "mnist")]
 
 An instance is one scale of the problem. ``--set NAME=VALUE`` replaces fields: their types parse and check the values,
-and the dataclass checks in ``__post_init__`` what fields must fulfil together.
+and ``__post_init__`` of the dataclass checks fields against each other.
 """
 
 import math
@@ -141,17 +141,17 @@ def kinds_of(settings_type: type) -> dict[str, Kind]:
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
-def override(settings: "S", given: Mapping[str, str], problem: str) -> "S":
-    """Replace fields by values given as text.
+def override(settings: "S", changes: Mapping[str, str], problem: str) -> "S":
+    """Replace fields by values that are parsed from text.
 
     Args:
         settings: the settings of a scale.
-        given: name -> value, as the user wrote them.
+        changes: name -> value, as the user wrote them.
         problem: the problem's name, for error messages.
     """
     kinds = kinds_of(type(settings))
     values = {}
-    for name, text in given.items():
+    for name, text in changes.items():
         if name not in kinds:
             raise unknown("setting", name, kinds, where=f"of {problem}")
         try:

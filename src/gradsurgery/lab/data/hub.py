@@ -92,8 +92,8 @@ class ColumnStream:
         if self._limit is None or not self._spread:
             return islice(self._values(), self._limit)
         total = sum(1 for _ in self._values())
-        chosen = set(evenly_spaced(total, self._limit).tolist())
-        return (value for index, value in enumerate(self._values()) if index in chosen)
+        indices = set(evenly_spaced(total, self._limit).tolist())
+        return (value for index, value in enumerate(self._values()) if index in indices)
 
     def _values(self) -> Iterator[Any]:
         with _translate_errors(self._split, self._source):
@@ -163,17 +163,17 @@ def _split_names(builder: Any) -> list[str]:
 
 
 @contextmanager
-def _translate_errors(what: str, source: str) -> Iterator[None]:
-    """Turn any error while data is read into one sentence."""
+def _translate_errors(part: str, source: str) -> Iterator[None]:
+    """Turn any error while this part of a dataset is read into one sentence."""
     try:
         yield
     except UserError:
         raise
     except StopIteration as error:  # how datasets streams an empty file
-        raise UserError(f"{what} of {source} has no rows") from error
+        raise UserError(f"{part} of {source} has no rows") from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = f"; a local copy can be given with --data-dir or {DATA_DIR_VARIABLE}"
         raise UserError(
-            f"could not load {what} of {source}: {reason}{'' if Path(source).is_dir() else hint}"
+            f"could not load {part} of {source}: {reason}{'' if Path(source).is_dir() else hint}"
         ) from error

@@ -4,7 +4,7 @@
 
     page = write_report(records, Path("runs/report"), title="lipschitz, demo")
 
-Importing this package is cheap: ``write_report``, which needs matplotlib and plotly, is loaded on first use.
+Importing this package is cheap: ``write_report`` loads matplotlib and plotly on first use.
 """
 
 from typing import TYPE_CHECKING, Any

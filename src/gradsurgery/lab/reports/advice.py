@@ -28,9 +28,9 @@ def advice_table(records: Sequence[RunRecord]) -> str:
 def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
     split = next(iter(by_allowance.values()))[0].split
     headings = "".join(f'<th scope="col">{text}</th>' for text in ("Main may be worse by", "Lowest aux of each method"))
-    allowances: dict[str, list[str]] = {}  # rows that say the same are one
-    for allow, each in by_allowance.items():
-        allowances.setdefault(_sentences(each), []).append(_keep_together(f"{100 * allow:g} %"))
+    allowances: dict[str, list[str]] = {}  # equal rows are merged
+    for allow, recommendations in by_allowance.items():
+        allowances.setdefault(_sentences(recommendations), []).append(_keep_together(f"{100 * allow:g} %"))
     rows = "".join(
         f'<tr><th scope="row">{", ".join(percentages)}</th><td>{sentences}</td></tr>'
         for sentences, percentages in allowances.items()
@@ -42,7 +42,8 @@ def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
 
 def _sentences(recommendations: Sequence[Recommendation]) -> str:
     items = "".join(
-        f"<li>{swatch(look(each.method))}{_keep_together(escape(each.text))}</li>" for each in recommendations
+        f"<li>{swatch(look(recommendation.method))}{_keep_together(escape(recommendation.text))}</li>"
+        for recommendation in recommendations
     )
     sentence = verdict(recommendations)
     return f"<ul>{items}</ul>" + (f"<strong>{escape(sentence)}</strong>" if sentence else "")

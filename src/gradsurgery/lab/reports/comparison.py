@@ -45,11 +45,11 @@ def compare(records: Iterable[RunRecord], split: str = "train") -> Comparison:
     """Compare the methods on the runs of one problem.
 
     Fronts are taken seed by seed, so that a lucky seed does not make a method look better. Unfinished runs are left
-    out. A method with fewer than three final points a seed has no hypervolume: so few points are not a front.
+    out. A method with fewer than three final points per seed has no hypervolume: so few points are not a front.
     """
     groups = [group for group in map(Series.without_unfinished, group_runs(records)) if group.has_losses(split)]
     with_fronts = [group for group in groups if len(group.final_points(split)) >= _POINTS_OF_A_FRONT * len(group.seeds)]
-    no_verdict = _too_little(groups, with_fronts, split)
+    no_verdict = _missing_fronts(groups, with_fronts, split)
     region = None
     if with_fronts and not no_verdict:
         region = shared_region(groups, with_fronts, split)
@@ -65,14 +65,14 @@ def compare(records: Iterable[RunRecord], split: str = "train") -> Comparison:
     return Comparison(tuple(results), no_verdict)
 
 
-def _too_little(groups: Sequence[Series], with_fronts: Sequence[Series], split: str) -> str:
+def _missing_fronts(groups: Sequence[Series], with_fronts: Sequence[Series], split: str) -> str:
     if not groups:
         return ""
     if not any(group.final_points(split) for group in groups):
         return "no run ended with finite losses"
     if len(groups) == 1:
-        one_run = len(groups[0].records) == 1
-        return "there is only one run" if one_run else f"{groups[0].look.label} is the only method"
+        is_single = len(groups[0].records) == 1
+        return "there is only one run" if is_single else f"{groups[0].look.label} is the only method"
     if len(with_fronts) < 2:
         return f"fewer than two methods have {_POINTS_OF_A_FRONT} final points per seed, the fewest that make a front"
     return ""

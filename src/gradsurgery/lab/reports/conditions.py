@@ -12,7 +12,7 @@ _MAX_LENGTH = 16
 
 
 def condition_warnings(records: Sequence[RunRecord]) -> list[str]:
-    """A sentence if finished runs differ in their settings, and one if they differ in versions or hardware."""
+    """A sentence if finished runs differ in their settings, and another if they differ in versions or hardware."""
     finished = [record for record in records if record.status == "done"]
     settings = differing_settings(finished)
     differing_info = _differing(_conditions(record) for record in finished)
@@ -61,7 +61,7 @@ def _shorten(values: Sequence[str]) -> str:
 
 
 def _collect_values(mappings: Iterable[Mapping[str, Setting]]) -> dict[str, list[str]]:
-    """The distinct values under each name; a mapping without the name counts as one more value."""
+    """The distinct values under each name; "not recorded" for mappings without the name."""
     mappings = list(mappings)
     names = dict.fromkeys(name for mapping in mappings for name in mapping)
     return {name: list(dict.fromkeys(str(mapping.get(name, _NOT_RECORDED)) for mapping in mappings)) for name in names}

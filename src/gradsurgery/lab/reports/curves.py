@@ -12,7 +12,7 @@ from gradsurgery.lab.run import Metrics, RunRecord
 LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
 DIAGNOSTICS = ("surgery/removed", "surgery/conflict")
 WINDOW, LEAST_WINDOW = 0.1, 5
-"""Diagnostics are averaged over this fraction of a run's rows, and at least so many: a row may be a single step's."""
+"""Diagnostics are averaged over this fraction of a run's rows, at least this many: a row may hold a single step."""
 MAX_ROWS, MAX_ROWS_OF_A_RUN = 50_000, 200
 """Rows on the page, of all runs together and of each."""
 
@@ -47,7 +47,7 @@ def _curves(record: RunRecord, most: int) -> dict[str, Any]:
 
 
 def _spread_evenly(count: int, most: int) -> list[int]:
-    """Indices of at most so many rows, with the first and the last."""
+    """Indices of at most ``most`` rows, including the first and the last."""
     if count <= most:
         return list(range(count))
     return [round(k * (count - 1) / (most - 1)) for k in range(most)]

@@ -1,4 +1,4 @@
-"""One colour, one marker and one label per method, in every figure, page and table; and how numbers are written.
+"""The colour, marker and label of each method in every figure, page and table; and how numbers are written.
 
 The colours are the Okabe-Ito palette, which colour-blind readers can tell apart, then two of Tol's, grey and brown.
 Every method also has its own marker, so figures can be read in greyscale.

@@ -49,8 +49,8 @@ class Change:
     @property
     def spread(self) -> float:
         """The standard deviation over seeds as a fraction of main alone; NaN for one seed, or if main alone is 0."""
-        known = self.alone and math.isfinite(self.deviation)
-        return self.deviation / abs(self.alone) if known else math.nan
+        is_defined = self.alone and math.isfinite(self.deviation)
+        return self.deviation / abs(self.alone) if is_defined else math.nan
 
     @property
     def text(self) -> str:
@@ -97,7 +97,7 @@ class Option:
 
     @property
     def doubt(self) -> str:
-        """What to add if main is within an allowance by less than the standard error."""
+        """The caveat for a main that is within the allowance by less than its standard error."""
         return "one seed: no verdict" if self.seeds == 1 else f"within the spread of {self.seeds} seeds: no verdict"
 
     def excess(self, *, absolute: bool = False) -> float:
@@ -116,13 +116,13 @@ class Options:
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     by_method: Mapping[str, Sequence[Option]]
-    """In the order of the runs. Empty for a method that has nothing to compare: its runs diverged."""
+    """In the order of the runs. Empty for a method whose runs all diverged."""
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:
     """Compare each method, λ and ρ with main alone.
 
-    A λ at which any run diverged is no option. λ = 0 is none either: it is main alone.
+    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged.
 
     Raises:
         ValueError: if the runs are not those of one problem, scale and settings, or if main alone or any other run is

@@ -1,4 +1,4 @@
-"""How runs ended: sentences that name diverged, failed, unfinished and missing runs, for the page and the terminal."""
+"""How runs ended: sentences about diverged, failed, unfinished and missing runs, for the page and the terminal."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""An HTML page that loads nothing: its content security policy makes sure of that."""
+"""An HTML page that loads nothing from the network: its content security policy forbids it."""
 
 from html import escape
 from importlib.resources import files

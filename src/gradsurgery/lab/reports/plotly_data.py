@@ -98,8 +98,11 @@ def _recommendation_data(
         "split": options.split,
         "main_alone": statistics.fmean(losses),
         "methods": [
-            {"beyond": describe_excess(method, each), "options": [describe(option) for option in each]}
-            for method, each in options.by_method.items()
+            {
+                "beyond": describe_excess(method, candidates),
+                "options": [describe(option) for option in candidates],
+            }
+            for method, candidates in options.by_method.items()
         ],
     }
 

@@ -1,4 +1,4 @@
-"""Which λ to use: the lowest aux whose main is at most so much worse than training on main alone."""
+"""Recommend a λ: the one with the lowest aux whose main stays within an allowance of training on main alone."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from gradsurgery.lab.run import RunRecord
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The λ (and ρ) to use with one method; None for both, and for the changes, if main is beyond the allowance."""
+    """The λ and ρ to use with one method. All are None, and so are the changes, if no λ is within the allowance."""
 
     method: str
     lam: float | None
@@ -43,7 +43,8 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
     if not (math.isfinite(allow) and allow >= 0):
         raise ValueError(f"the allowance for main is a number of at least 0, but got {allow}")
     options = collect_options(records)
-    if not absolute and any(option.main.alone == 0 for each in options.by_method.values() for option in each):
+    all_options = [option for candidates in options.by_method.values() for option in candidates]
+    if not absolute and any(option.main.alone == 0 for option in all_options):
         raise ValueError("main alone ends with a main loss of 0, so the allowance must be a difference of losses")
     recommendations = []
     for method, candidates in options.by_method.items():
@@ -71,10 +72,10 @@ def describe_excess(method: str, candidates: Sequence[Option]) -> str:
 def verdict(recommendations: Sequence[Recommendation]) -> str:
     """Which method wins, or why that is undecided; empty for fewer than two methods.
 
-    A method wins if its aux is lower than that of the next one by more than the standard deviation over seeds of
-    either, and if its main is within the allowance beyond doubt.
+    A method wins if its main is certain to be within the allowance, and its aux is lower than that of the next method
+    by more than the standard deviation of either over seeds.
     """
-    within = [each for each in recommendations if each.aux is not None]
+    within = [recommendation for recommendation in recommendations if recommendation.aux is not None]
     if len(recommendations) < 2:
         return ""
     if not within:

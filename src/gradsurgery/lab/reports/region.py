@@ -38,12 +38,12 @@ class LossRange:
         return LossRange(max(best, self.best), min(worst, self.worst), self.logarithmic)
 
     def extend(self, losses: Iterable[float]) -> "LossRange":
-        """The range, widened for those of the losses that are beyond its ends by at most twice its width."""
+        """The range, widened to include the losses that are beyond its ends by at most twice its width."""
         scale = math.log if self.logarithmic else float
         low, high = scale(self.best), scale(self.worst)
         reach = 2 * (high - low)
-        possible = (loss for loss in losses if loss > 0 or not self.logarithmic)
-        near = [loss for loss in possible if low - reach <= scale(loss) <= high + reach]
+        on_axis = (loss for loss in losses if loss > 0 or not self.logarithmic)
+        near = [loss for loss in on_axis if low - reach <= scale(loss) <= high + reach]
         return LossRange(min([self.best, *near]), max([self.worst, *near]), self.logarithmic)
 
     def axis_limits(self, logarithmic: bool) -> tuple[float, float]:

@@ -46,7 +46,7 @@ def write_report(
         folder: created if needed; an older report in it is replaced.
         title: the heading of the page.
         draw: draws further figures, by file name, from the finished runs.
-        about: facts to add at the top, by name; for example what the losses are.
+        about: facts to add at the top, by name, such as the meaning of the losses.
         missing: how many runs of the grid are not stored at all.
     """
     records = list(records)
@@ -102,10 +102,10 @@ def _facts(records: Sequence[RunRecord], about: Mapping[str, str]) -> str:
 
 
 def _values(values: set[float | None]) -> str:
-    given = sorted(value for value in values if value is not None)
-    if len(given) > 4:
-        return f"{len(given)} from {number(given[0])} to {number(given[-1])}"
-    return ", ".join(map(number, given))
+    numbers = sorted(value for value in values if value is not None)
+    if len(numbers) > 4:
+        return f"{len(numbers)} values from {number(numbers[0])} to {number(numbers[-1])}"
+    return ", ".join(map(number, numbers))
 
 
 def _finding(groups: Sequence[Series], comparisons: Mapping[str, Comparison]) -> str:

@@ -22,10 +22,10 @@ def comparison_table(comparisons: Mapping[str, Comparison], groups: Sequence[Ser
     ]
     rows = []
     for look in (group.look for group in groups):
-        found = [results.get(look.label) for results in by_split]
-        if first := next(filter(None, found), None):
-            cells = [_hypervolume_cell(result, look, top) for result, top in zip(found, best, strict=True)]
-            cells += [_dominated_cell(result) for result in found]
+        row_results = [results.get(look.label) for results in by_split]
+        if first := next(filter(None, row_results), None):
+            cells = [_hypervolume_cell(result, look, top) for result, top in zip(row_results, best, strict=True)]
+            cells += [_dominated_cell(result) for result in row_results]
             rows.append(f"<tr>{_method_cell(look, first)}{''.join(cells)}</tr>")
     headings = "".join(
         f'<th scope="colgroup" colspan="{len(comparisons)}">{name}</th>' for name in ("Hypervolume", "Dominated")

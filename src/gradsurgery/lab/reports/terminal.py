@@ -19,7 +19,7 @@ from gradsurgery.lab.run import RunRecord
 def print_summary(records: Sequence[RunRecord], console: Console, *, missing: int = 0) -> None:
     """Print the hypervolumes on training data, then one line each for diverged, failed, unfinished and missing runs.
 
-    Names and reasons come from the store and may hold anything, so nothing is parsed as rich markup.
+    Names and reasons come from the store and may contain anything, so nothing is parsed as rich markup.
 
     Args:
         records: runs of one problem at one scale, whatever their status.
@@ -56,7 +56,7 @@ def print_recommendations(
         console: where to print.
         allow: how much worse main may be.
         absolute: whether ``allow`` is a difference of losses rather than a fraction.
-        required: raise ``UserError`` if nothing can be recommended, instead of printing at most the reason.
+        required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
         recommendations = recommend(records, allow, absolute=absolute)

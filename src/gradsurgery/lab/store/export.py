@@ -80,9 +80,9 @@ def _table(records: Iterable[RunRecord]) -> Any:
     metrics: set[str] = set()
     for record in records:
         spec = {"key": record.spec.key, "status": record.status, **vars(record.spec)}
-        own_settings = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
-        rows += [{**row, **spec, **own_settings} for row in record.metrics]
-        settings |= own_settings.keys()
+        setting_cells = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
+        rows += [{**row, **spec, **setting_cells} for row in record.metrics]
+        settings |= setting_cells.keys()
         metrics |= {name for row in record.metrics for name in row}
     if clash := metrics & (types.keys() | settings):
         raise ValueError(f"a metric cannot have the name of a column of the table, but {sorted(clash)} do")

@@ -1,8 +1,8 @@
-"""Where to place the next λ: in the widest gap of a front, or beyond its end.
+"""Adaptive grids: place the next λ in the widest gap of a front, or beyond its end.
 
-A front is sampled well when neighbouring λ end at neighbouring points. Losses are measured in units of their range, on
-a logarithmic axis where they span more than a decade, as the report draws them. Main alone (λ = 0) is the front's
-first point.
+A front is sampled well when the runs of neighbouring λ end at neighbouring points. Gaps are measured in units of the
+range of each loss, on a logarithmic axis where it spans more than a decade, as the report draws it. Main alone (λ = 0)
+is the front's first point.
 """
 
 import math
@@ -20,51 +20,51 @@ STRIDE = 10.0
 """The factor by which the grid grows beyond its ends."""
 SMALL_GAP = 0.08
 """A gap, in units of the front's range, that is not worth another run."""
-MAIN_ENOUGH = 0.1
+SMALL_COST = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
 
 
 def train_adaptively(
-    runs: Sequence[RunSpec], train: Callable[[Sequence[RunSpec]], list[RunRecord]], limit: int
+    runs: Sequence[RunSpec], train: Callable[[Sequence[RunSpec]], list[RunRecord]], max_lams: int
 ) -> list[RunRecord]:
-    """Train a coarse grid, then one more λ per method at a time, until each has enough.
+    """Train a coarse grid, then add one λ per method at a time, until no front has a gap worth another run.
 
-    Which λ come next depends on finished runs only, and all methods wait for one another: the same runs are trained
+    The next λ depend on finished runs only, and each stage waits for all methods. So the same runs are trained
     whatever the number of workers, and a sweep that was killed continues with them.
 
     Args:
-        runs: the grid to begin with, coarse, and with main alone.
+        runs: the coarse grid, with main alone.
         train: trains runs and returns their records; runs that are stored already cost nothing.
-        limit: the most λ of one method, without main alone.
+        max_lams: the largest number of λ per method, not counting main alone.
     """
     records = train(runs)
-    while following := _following_runs(runs, records, limit):
-        records += train(following)
+    while next_runs := _next_runs(runs, records, max_lams):
+        records += train(next_runs)
     return records
 
 
-def _following_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], limit: int) -> list[RunSpec]:
-    """One more λ, with all seeds, for each method and ρ that has fewer than ``limit`` and a gap to fill."""
+def _next_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int) -> list[RunSpec]:
+    """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
     alone = _mean_point([record for record in records if is_main_alone(record.spec)])
     variants: dict[Variant, dict[int, RunSpec]] = {}
     for run in runs:
         if run.lam:
             variants.setdefault(variant_of(run), {})[run.seed] = run
-    following: list[RunSpec] = []
+    next_runs: list[RunSpec] = []
     for variant, by_seed in variants.items():
         by_lam: dict[float, list[RunRecord]] = {}
         for record in records:
             if record.spec.lam and variant_of(record.spec) == variant:
                 by_lam.setdefault(record.spec.lam, []).append(record)
-        points = {lam: _mean_point(own) for lam, own in by_lam.items()}
-        lam = next_lam({0.0: alone, **points} if alone else points) if len(points) < limit else None
+        points = {lam: _mean_point(same_lam) for lam, same_lam in by_lam.items()}
+        lam = next_lam({0.0: alone, **points} if alone else points) if len(points) < max_lams else None
         if lam is not None:
-            following += [replace(run, lam=lam) for run in by_seed.values()]
-    return following
+            next_runs += [replace(run, lam=lam) for run in by_seed.values()]
+    return next_runs
 
 
 def _mean_point(records: Sequence[RunRecord]) -> Point | None:
-    """The mean final losses over seeds; None if one of them diverged or failed, or if there is none."""
+    """The mean final losses over seeds; None without runs, or if any of them diverged or failed."""
     points = [final_point(record, "train") or final_point(record, "test") for record in records]
     if not points or None in points:
         return None
@@ -78,28 +78,28 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
     Args:
         points: mean final losses by λ, with main alone as λ = 0; None for a λ that diverged.
     """
-    ends = {lam: point for lam, point in sorted(points.items()) if point is not None}
-    lams = list(ends)
+    finite = {lam: point for lam, point in sorted(points.items()) if point is not None}
+    lams = list(finite)
     if len(lams) < 2:
         return None
-    main, aux = (_whole_range([point[loss] for point in ends.values()]) for loss in (0, 1))
-    placed = [(main.position(point[0]), aux.position(point[1])) for point in ends.values()]
-    if _grows(points, ends):
-        return _rounded(lams[-1] * STRIDE)
-    gaps = [math.dist(left, right) for left, right in pairwise(placed)]
+    if _should_grow(points, finite):
+        return _round(lams[-1] * STRIDE)
+    main, aux = (_whole_range([point[loss] for point in finite.values()]) for loss in (0, 1))
+    positions = [(main.position(point[0]), aux.position(point[1])) for point in finite.values()]
+    gaps = [math.dist(left, right) for left, right in pairwise(positions)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
     if gaps[widest] <= SMALL_GAP:
         return None
     low, high = lams[widest], lams[widest + 1]
-    return _rounded(high / STRIDE if low == 0 else math.sqrt(low * high))
+    return _round(high / STRIDE if low == 0 else math.sqrt(low * high))
 
 
-def _grows(points: Mapping[float, Point | None], ends: Mapping[float, Point]) -> bool:
-    """Whether the largest λ still has the lowest aux at little cost to main, and nothing beyond it diverged."""
-    last = max(ends)
-    alone, end = ends[min(ends)], ends[last]
-    lowest = end[1] <= min(point[1] for point in ends.values())
-    return last == max(points) and lowest and end[0] - alone[0] <= MAIN_ENOUGH * abs(alone[0])
+def _should_grow(points: Mapping[float, Point | None], finite: Mapping[float, Point]) -> bool:
+    """True if the largest λ has the lowest aux at little cost to main, and no larger λ diverged."""
+    largest = max(finite)
+    alone, end = finite[min(finite)], finite[largest]
+    lowest = end[1] <= min(point[1] for point in finite.values())
+    return largest == max(points) and lowest and end[0] - alone[0] <= SMALL_COST * abs(alone[0])
 
 
 def _whole_range(losses: Sequence[float]) -> LossRange:
@@ -107,6 +107,6 @@ def _whole_range(losses: Sequence[float]) -> LossRange:
     return LossRange(best, worst, logarithmic=best > 0 and worst / best > 10)
 
 
-def _rounded(lam: float) -> float:
-    """λ with three digits: easy to read, and the same on every machine."""
+def _round(lam: float) -> float:
+    """λ with three significant digits: easy to read, and the same on every machine."""
     return float(f"{lam:.3g}")

@@ -1,4 +1,4 @@
-"""What a worker process executes: train runs, send the events to the parent, and exit when the parent does."""
+"""The code of a worker process: train runs, send events to the parent, and exit when the parent does."""
 
 import multiprocessing
 import os
@@ -14,14 +14,14 @@ from gradsurgery.lab.method import register_method
 from gradsurgery.lab.store import Store, StoreError
 
 REPORTED: dict[str, type[Exception]] = {"user": UserError, "store": StoreError, "system": OSError}
-"""Errors of a worker that the parent raises; any other ends the worker with a traceback."""
+"""Errors of a worker that the parent raises again. Any other error ends the worker with a traceback."""
 
 
 def train_in_child(pipe: Connection, arguments: bytes, store_path: Path) -> None:
     """The entry point of a worker.
 
     Args:
-        pipe: to the parent. It takes events, and for an error the pair of its kind and its sentence.
+        pipe: to the parent. It carries events; for an error, the pair (kind, sentence).
         arguments: problem, runs and options for ``train_runs``, pickled.
         store_path: the SQLite file.
     """
@@ -36,7 +36,7 @@ def train_in_child(pipe: Connection, arguments: bytes, store_path: Path) -> None
             for event in train_runs(problem, runs, store, options):
                 _send(pipe, event)
     except tuple(REPORTED.values()) as error:
-        kind = next(name for name, known in REPORTED.items() if isinstance(error, known))
+        kind = next(name for name, error_type in REPORTED.items() if isinstance(error, error_type))
         _send(pipe, (kind, str(error)))
 
 

@@ -1,4 +1,4 @@
-"""How many cores a run gets, how many runs train at once, and which accelerator each sees.
+"""Divide cores and accelerators among workers.
 
 Rounding depends on the number of threads, and training amplifies it: a sum over four million elements already differs
 between one core and two. So every run trains on the same number of cores, however few runs are left to train.
@@ -30,7 +30,7 @@ class Place:
 
     cores: list[int]
     accelerators: list[str] | None = None
-    """As ``CUDA_VISIBLE_DEVICES`` names them; None for all that this process sees."""
+    """By their names in ``CUDA_VISIBLE_DEVICES``; None for all that this process sees."""
 
 
 def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]:
@@ -50,7 +50,7 @@ def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]
         raise UserError(f"a run has at most the {len(cores)} cores that this process may use, but got {cores_per_run}")
     if workers is None:
         workers = count or len(cores) // cores_per_run
-    # if there are too few cores or accelerators, workers share them: each still has the same number
+    # with too few cores or accelerators, workers share them: each still has the same number
     return [
         Place(
             _share(cores, worker, cores_per_run),
@@ -61,7 +61,7 @@ def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]
 
 
 def _share(items: Sequence[T], worker: int, size: int) -> list[T]:
-    """The next ``size`` items for this worker, from the start again after the last."""
+    """The next ``size`` items for this worker; after the last item they start over."""
     return [items[(worker * size + number) % len(items)] for number in range(size)]
 
 
@@ -106,24 +106,24 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def cuda_devices() -> list[str]:
-    """The CUDA devices that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    """The CUDA devices that this process may use, by their names in ``CUDA_VISIBLE_DEVICES``."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        question = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]  # CUDA has another order of indices
+        query = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]  # CUDA may number devices differently
         try:
-            visible = subprocess.run(question, capture_output=True, text=True, check=True).stdout.replace("\n", ",")
+            visible = subprocess.run(query, capture_output=True, text=True, check=True).stdout.replace("\n", ",")
         except (OSError, subprocess.CalledProcessError):
             return []
     names = [name.strip() for name in visible.split(",") if name.strip()]
-    return list(takewhile(lambda name: name != "-1", names))  # as in CUDA, -1 hides itself and what follows
+    return list(takewhile(lambda name: name != "-1", names))  # as in CUDA, -1 and all that follow are hidden
 
 
 def has_accelerator() -> bool:
     """True if jax trains on a GPU or TPU here.
 
-    Without a jax plugin for such a device there is none. Otherwise jax is asked in another process: in this one it
+    Without a jax plugin for such a device there is none. Otherwise another process asks jax: in this process, jax
     would reserve the device's memory, which the workers need.
     """
     from importlib.metadata import entry_points
@@ -131,6 +131,6 @@ def has_accelerator() -> bool:
     plugins = find_spec("jax_plugins") or find_spec("libtpu") or entry_points(group="jax_plugins")
     if not plugins or os.environ.get("JAX_PLATFORMS") == "cpu":
         return False
-    question = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    answer = subprocess.run(question, capture_output=True, text=True, check=False).stdout.split()
+    query = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
     return answer[-1:] not in ([], ["cpu"])

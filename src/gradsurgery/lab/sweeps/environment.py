@@ -11,7 +11,7 @@ from gradsurgery.lab.run import Setting
 
 @functools.cache
 def environment(cores: int) -> dict[str, Setting]:
-    """What this process trains with.
+    """The environment of this process.
 
     Args:
         cores: the number of cores it may use.
@@ -29,7 +29,7 @@ def environment(cores: int) -> dict[str, Setting]:
 
 
 def _commit() -> str:
-    """The commit of this source tree; empty if git is not installed or this is no repository."""
+    """The commit of this source tree; empty without git or outside a repository."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

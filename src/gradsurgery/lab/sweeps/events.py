@@ -1,4 +1,4 @@
-"""What happens to a run while it is trained."""
+"""Events of a run in training."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

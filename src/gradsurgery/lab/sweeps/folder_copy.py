@@ -1,4 +1,4 @@
-"""Copies of a run's folder as bytes, so that it can follow its run from one machine to another."""
+"""Pack the folder of a run into bytes, so that it can move with the run to another machine."""
 
 import io
 import shutil
@@ -10,13 +10,13 @@ Fingerprint: TypeAlias = list[tuple[str, int, int]]
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """Names, sizes and times of all files below a folder: changes when one of them is written."""
+    """Names, sizes and modification times of all files below a folder: changes when a file is written."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
 
 
 def pack(folder: Path) -> bytes:
-    """A folder with all its files as one archive; empty if there is no such folder, or nothing in it."""
+    """A folder with all its files as one archive; no bytes if it does not exist or is empty."""
     if not folder.is_dir() or not any(folder.iterdir()):
         return b""
     buffer = io.BytesIO()
@@ -26,7 +26,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """Replace a folder by a packed one. A process that is killed here leaves the new folder or none, never a part."""
+    """Replace a folder by a packed one. A process that is killed here leaves a complete folder or none."""
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a sweep reports while it runs."""
+"""The interface through which a sweep reports its progress."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ class Listener(Protocol):
         """The sweep has this many runs, including those that are stored already."""
 
     def warning(self, sentence: str) -> None:
-        """Something that the user should know, though the sweep goes on."""
+        """The user should know this; the sweep goes on."""
 
     def run_advanced(self, run: RunSpec, fraction: float, metrics: Metrics) -> None:
         """This fraction of the run is trained; ``metrics`` is its latest row."""

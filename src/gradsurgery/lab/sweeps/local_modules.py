@@ -1,4 +1,4 @@
-"""The user's own modules, which other machines do not have: their sources travel with a sweep."""
+"""The user's own modules, which other machines lack: a sweep on a cluster sends their sources along."""
 
 import importlib
 import sys
@@ -9,9 +9,9 @@ from tempfile import mkdtemp
 
 
 def collect_sources(names: Iterable[str]) -> dict[str, bytes]:
-    """The sources of the user's own modules, and of the neighbours that they have imported, by relative path.
+    """The sources of the user's own modules, and of loaded modules in the same folders, by relative path.
 
-    Neighbours are modules from the same folder. Installed packages stay where they are: every machine has its own.
+    Installed packages are left out: every machine has its own.
 
     Args:
         names: modules that define the user's problem and methods; ``__main__`` stands for a script.
@@ -27,7 +27,7 @@ def collect_sources(names: Iterable[str]) -> dict[str, bytes]:
 
 
 def install_sources(sources: Mapping[str, bytes]) -> None:
-    """Make modules importable in this process, for as long as it lives. They replace modules of the same names."""
+    """Make modules importable in this process. They replace loaded modules of the same names."""
     if not sources:
         return
     folder = Path(mkdtemp(prefix="gradsurgery-"))

@@ -1,7 +1,7 @@
 """Network file systems, on which SQLite is safe for one machine at a time.
 
-The store uses SQLite's write-ahead log, whose index is memory that all processes must share: processes on two machines
-do not, and damage the file. Which machines use a folder cannot be detected, but whether it is on a network can.
+The store uses SQLite's write-ahead log, whose index is memory that all processes must share. Processes on two machines
+do not share it, and would damage the file. Only the file system can be detected, not which machines use it.
 """
 
 import os
@@ -16,7 +16,7 @@ _NETWORK = {
 
 
 def network_file_system(folder: Path) -> str | None:
-    """The type of the network file system that has a folder, such as ``nfs4``; None for a local or an unknown one.
+    """The type of the network file system that a folder is on, such as ``nfs4``; None if it is local or unknown.
 
     Args:
         folder: need not exist yet.
@@ -25,11 +25,11 @@ def network_file_system(folder: Path) -> str | None:
         lines = _MOUNTS.read_text().splitlines()
     except OSError:  # not Linux
         return None
-    place, best, kind = os.path.realpath(folder), "", None
+    path, longest, kind = os.path.realpath(folder), "", None
     for line in lines:
         _, mount, mount_kind, *_ = line.split(" ")
         mount = mount.replace("\\040", " ")
-        inside = place == mount or place.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= len(best):  # the last of equal ones hides the others
-            best, kind = mount, mount_kind
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(longest):  # of several mounts at one place, the last one is visible
+            longest, kind = mount, mount_kind
     return kind if kind in _NETWORK else None

@@ -1,4 +1,4 @@
-"""How runs are trained, whichever process trains them."""
+"""Options of a sweep: for the processes that train its runs, and for Ray."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ class TrainingOptions:
     folder: Path
     """Checkpoints go below it."""
     data_dir: Path | None
-    """A folder that stands in for the hub."""
+    """A folder whose subfolders stand in for hub ids."""
     checkpoint_every: float
     """Seconds between two checkpoints of a run."""
     cores: int
-    """How many cores a run has, for its record."""
+    """The cores of each run, for its record."""
     methods: Mapping[str, type[Method]]
     """The user's own methods, which each worker registers."""
     raise_errors: bool
-    """Raise what a run raises; otherwise go on with the next run. The run is recorded as failed either way."""
+    """True to raise what a run raises, False to continue with the next run. Both record the failure."""
 
 
 @dataclass(frozen=True)
 class RayOptions:
-    """Where a sweep on Ray trains, and what each run gets there besides its cores."""
+    """Which Ray cluster to train on, and the GPUs of each run."""
 
     address: str | None = None
-    """Of the cluster. None for the one in ``RAY_ADDRESS``, or a local Ray for the time of the sweep."""
+    """None for the cluster in ``RAY_ADDRESS``, or for a local Ray that ends with the sweep."""
     gpus_per_run: int = 0

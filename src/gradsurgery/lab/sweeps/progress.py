@@ -9,7 +9,7 @@ from gradsurgery.lab.run import Metrics, RunSpec
 
 
 def describe(run: RunSpec) -> str:
-    """Method, weight, rho and seed of a run."""
+    """Method, λ, ρ and seed of a run, for one line."""
     parts = [run.method]
     parts += [f"{run.lam_name}={run.lam:.3g}"] if run.lam is not None else []
     parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
@@ -49,7 +49,7 @@ class ProgressBar:
         self._bar.stop()
 
     def sweep_started(self, runs: int) -> None:
-        """Extend the bar: an adaptive sweep starts several times."""
+        """Extend the bar: an adaptive sweep has several stages."""
         self._runs += runs
         self._bar.update(self._task, total=self._runs)
 

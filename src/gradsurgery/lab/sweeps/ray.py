@@ -1,8 +1,8 @@
 """A sweep on a Ray cluster: every run is a task, and this process, the driver, alone writes the store.
 
 Tasks stream their rows to the driver. If a node is lost, the driver starts its runs again, each from the last copy of
-its folder. Ray's own retries are off: they replay a task from its start and expect the same messages again, while a run
-that continues from what it saved skips some.
+its folder. Ray's own retries are off: they replay a task from its start and expect the same messages again, but a run
+that continues from a checkpoint skips some.
 """
 
 import logging
@@ -76,7 +76,7 @@ class _Attempt:
 
 
 class _Driver:
-    """Submits tasks and records what they yield."""
+    """Submits tasks and records their messages."""
 
     def __init__(self, arguments: Any, store: Store, options: TrainingOptions, gpus: int) -> None:
         self._arguments, self._store, self._options, self._gpus = arguments, store, options, gpus
@@ -104,7 +104,7 @@ class _Driver:
                 pending = self._submit(pending)
 
     def stop(self) -> None:
-        """Cancel what still trains: its runs continue from the last copies of their folders next time."""
+        """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
         for stream in list(self._training):
             ray.cancel(stream, force=True)
             self._training.pop(stream).claim.close()
@@ -190,7 +190,7 @@ class _Driver:
         return Failed(attempt.spec, reason)
 
     def _slots(self) -> int:
-        """How many runs the cluster can train at once, if it does nothing else; raises if none."""
+        """How many runs an idle cluster could train at once; raises if none."""
         cpus, gpus = self._options.cores, self._gpus
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         fit = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else 1e9) for node in nodes]

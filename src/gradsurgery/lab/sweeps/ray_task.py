@@ -1,7 +1,7 @@
-"""What a Ray task executes: train one run, and yield messages to the driver, which records them.
+"""The code of a Ray task: train one run, and yield messages to the driver, which records them.
 
-A task has a folder of its own on its node. At a row, while the training function waits, the files in it are sent to the
-driver, at most every ``checkpoint_every`` seconds. A task that follows, on whichever node, gets them back.
+A task has a folder of its own on its node. After a row, while the training function waits, its files are sent to the
+driver, at most every ``checkpoint_every`` seconds. The next attempt of the run, on whichever node, gets them back.
 """
 
 import pickle
@@ -24,7 +24,7 @@ from gradsurgery.lab.sweeps.recording import make_run, outcome, train
 
 @dataclass(frozen=True)
 class TaskArguments:
-    """What all tasks of a sweep need."""
+    """The arguments that all tasks of a sweep have in common."""
 
     sources: Mapping[str, bytes]
     """The user's own modules, by relative path."""
@@ -34,7 +34,7 @@ class TaskArguments:
 
 @dataclass(frozen=True)
 class Started:
-    """Training begins, in this environment."""
+    """Training has begun, in this environment."""
 
     environment: dict[str, Setting]
 
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Saved:
-    """A copy of the run's folder, for another attempt."""
+    """A copy of the run's folder, for the next attempt."""
 
     files: bytes
 
@@ -107,7 +107,7 @@ def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) 
 
 
 class _Shared(NamedTuple):
-    """What runs share that one process trains with the same task."""
+    """What the runs that one process trains with the same ``Task`` have in common."""
 
     arguments: TaskArguments
     settings: Mapping[str, Setting]

@@ -1,4 +1,4 @@
-"""What every way of training a run shares: its folder, its start in the store, its rows and its outcome."""
+"""Steps of training a run that workers and Ray tasks share: its folder, its start in the store, its rows, its end."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from gradsurgery.lab.sweeps.options import TrainingOptions
 
 
 def run_folder(spec: RunSpec, options: TrainingOptions) -> Path:
-    """The folder that a run has until it is done."""
+    """The folder of a run, kept until the run is done."""
     return options.folder / "checkpoints" / spec.key
 
 
@@ -39,7 +39,7 @@ def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Calla
 
 
 def train(task: Task, run: Run) -> Iterator[Metrics]:
-    """Train a run and yield its rows, at least one, as plain numbers: tensors do not travel between processes."""
+    """Train a run and yield its rows, at least one, as plain numbers: tensors cannot be sent between processes."""
     empty = True
     for row in task.train(run):
         empty = False
@@ -53,5 +53,5 @@ def train(task: Task, run: Run) -> Iterator[Metrics]:
 
 
 def outcome(run: Run) -> dict[str, Setting]:
-    """What a trained run adds to its record besides rows."""
+    """The info that a trained run adds to its record."""
     return {"samples": json.dumps([asdict(sample) for sample in run.samples])} if run.samples else {}

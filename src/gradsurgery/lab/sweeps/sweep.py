@@ -19,7 +19,7 @@ from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
 from gradsurgery.lab.sweeps.workers import train_in_workers
 
 Trainer: TypeAlias = Callable[[Sequence[RunSpec], Sequence[RunSpec]], Generator[Event]]
-"""(all runs, missing runs) -> what happens while the missing ones are trained."""
+"""(all runs, missing runs) -> events of the missing runs while they train."""
 
 
 def sweep(

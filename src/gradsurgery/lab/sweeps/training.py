@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.5
 
 
 def train_runs(problem: Problem, runs: Sequence[RunSpec], store: Store, options: TrainingOptions) -> Generator[Event]:
-    """Train all runs that are neither done nor failed. Skip a run that another process is training, then wait for it.
+    """Train all runs that are neither done nor failed. A run that another process trains is waited for.
 
     Args:
         problem: the problem of all runs.
@@ -67,7 +67,7 @@ def _has_ended(run: RunSpec, store: Store) -> bool:
 
 
 def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
-    """Train one run, from what an interrupted attempt has saved or from the start."""
+    """Train one run, from where an interrupted attempt saved it, or from the start."""
     started = time.monotonic()
     record_start(spec, store, options, environment(options.cores))
     folder = run_folder(spec, options)

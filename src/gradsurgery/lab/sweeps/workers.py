@@ -1,7 +1,7 @@
 """Worker processes of a sweep, seen from the parent: start them, receive their events, stop them.
 
-Workers share the grid through claims in the store, so that no run is trained twice. Each starts at another place of the
-grid, so that each compiles only some of its methods.
+Workers share the grid through claims in the store, so that no run is trained twice. Each starts at a different place of
+the grid, so that each compiles only some of the methods.
 """
 
 import multiprocessing
@@ -64,7 +64,7 @@ def train_in_workers(
 
 
 def pickle_arguments(*arguments: Any) -> bytes:
-    """Pickle for workers; functions that they cannot import, as those of a notebook or a script, go by value."""
+    """Pickle for workers. Functions that they cannot import, such as those of a notebook or a script, go by value."""
     try:
         return cloudpickle.dumps(arguments)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -76,17 +76,17 @@ def pickle_arguments(*arguments: Any) -> bytes:
 
 @contextmanager
 def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Place]) -> Iterator[Workers]:
-    """Start workers. In the end stop those that still train: their runs continue from a checkpoint next time."""
+    """Start workers. At the end stop those that still train: their runs continue from a checkpoint next time."""
     context = multiprocessing.get_context("spawn")  # jax does not survive a fork
     workers: Workers = {}
     try:
-        for own_arguments, place in zip(arguments, places, strict=True):
+        for worker_arguments, place in zip(arguments, places, strict=True):
             pipe, child_pipe = context.Pipe(duplex=False)
-            process = context.Process(target=train_in_child, args=(child_pipe, own_arguments, store_path))
+            process = context.Process(target=train_in_child, args=(child_pipe, worker_arguments, store_path))
             with limit_children(place), _hidden_main_module():
                 process.start()
             workers[pipe] = process
-            child_pipe.close()  # the child's copy alone is open, so its exit closes the pipe
+            child_pipe.close()  # only the child's copy stays open, so its exit closes the pipe
         yield workers
     finally:
         for worker in workers.values():
@@ -97,7 +97,7 @@ def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Plac
 
 @contextmanager
 def _hidden_main_module() -> Iterator[None]:
-    """Keep a worker from running the user's script again: what it needs of it is pickled by value."""
+    """Keep a worker from running the user's script again: everything it needs is pickled by value."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

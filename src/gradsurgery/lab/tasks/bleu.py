@@ -21,7 +21,7 @@ class BleuScorer:
     """Translates held-out sentences and scores the translations.
 
     Args:
-        vocabulary: of the model.
+        vocabulary: the tokenizer of the model.
         translate: ``(params, extra, source) -> tokens`` of a batch, (batch, length).
         tokenize: the tokenizer of sacrebleu: ``13a`` splits into words, ``char`` into characters.
         length: tokens of the longest sentence that the model reads or writes; longer pairs are skipped.

@@ -1,4 +1,4 @@
-"""Image classification with a residual network: what the vision tasks share.
+"""Image classification with a residual network, shared by the vision tasks.
 
 Batch statistics belong to a dataset. In training, images are normalised by the statistics of their own batch; in
 evaluation, by the running statistics of their dataset. These are updated once a step, in the pass of the first loss
@@ -29,8 +29,8 @@ def residual_network(settings: ResidualNetworkSettings, pixels: int, heads: Mapp
     """Make the network for images of this width and height.
 
     Args:
-        settings: its size.
-        pixels: of the images.
+        settings: the size of the network.
+        pixels: width and height of the images.
         heads: name -> number of classes.
     """
     config = ResNetConfig(

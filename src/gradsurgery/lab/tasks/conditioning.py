@@ -23,11 +23,11 @@ START = (1.0, 1.0)
 NEAR = 0.01
 """Distance from the solution that counts as converged."""
 ROWS = 500
-"""Recorded at most."""
+"""Maximum number of recorded rows."""
 
 
 def build(settings: Settings, data_dir: Path | None) -> Training:
-    """Prepare training; ``extra`` counts the steps, and keeps the number of the first one near the solution."""
+    """Prepare training; ``extra`` counts the steps, and holds the number of the first step near the solution."""
 
     def main(params: jax.Array, extra: dict[str, jax.Array], data: Any, batch: Any) -> tuple[jax.Array, Any]:
         arrived = (extra["iterations"] < 0) & (jnp.linalg.norm(jax.lax.stop_gradient(params)) <= NEAR)
@@ -89,10 +89,10 @@ def _draw_iterations(axes: "Axes", records: Sequence[RunRecord]) -> None:
     from gradsurgery.lab.reports.looks import look
 
     for name in dict.fromkeys(record.spec.method for record in records):
-        own = [record for record in records if record.spec.method == name]
+        same_method = [record for record in records if record.spec.method == name]
         axes.plot(
-            [float(record.spec.lam or 0) for record in own],
-            [record.final["iterations"] for record in own],
+            [float(record.spec.lam or 0) for record in same_method],
+            [record.final["iterations"] for record in same_method],
             look(name).marker,
             color=look(name).colour,
             label=f"{name}, measured",

@@ -56,7 +56,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     limits = {"main": settings.main_documents, "aux": settings.aux_documents}
 
     def corpus(role: str, limit: int | None) -> Corpus:
-        # there are few of aux, and news are sorted by date
+        # aux has few documents, and news are sorted by date
         return load_corpus(names[role], data_dir, length=settings.length, limit=limit, spread=role == "aux")
 
     train, test = {role: corpus(role, limits[role]) for role in ROLES}, {role: corpus(role, None) for role in ROLES}

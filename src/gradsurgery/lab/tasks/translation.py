@@ -26,7 +26,7 @@ from gradsurgery.lab.train.training import Loss, Training, Tree
 
 ROLES = ("main", "aux")
 TOKENIZER_PAIRS = 1_000_000
-"""Pairs of each corpus that the vocabulary is learned from, at most."""
+"""Maximum number of pairs of each corpus that the vocabulary is learned from."""
 SAMPLES = 3
 """Translations of each corpus that are stored for people to read."""
 
@@ -57,7 +57,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load and tokenize both corpora, and prepare training."""
     train = {
         "main": Bitext(settings.main_data, data_dir, held_out=False, limit=settings.main_pairs),
-        # there are few of aux, and news are sorted by date
+        # aux has few pairs, and news are sorted by date
         "aux": Bitext(settings.aux_data, data_dir, held_out=False, limit=settings.aux_pairs, spread=True),
     }
     test = {role: Bitext(corpus.name, data_dir, held_out=True) for role, corpus in train.items()}
@@ -70,7 +70,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
 
     train_pairs = {role: tokenize(corpus, "training") for role, corpus in train.items()}
     test_pairs = {role: tokenize(corpus, "held-out") for role, corpus in test.items()}
-    evaluation_pairs = {  # in an order of their own, so that no seed has been trained on more of them than another
+    evaluation_pairs = {  # in an order that no seed trains in, so that no seed has an advantage
         f"{role}_{split}": pairs.batches(settings.evaluated, (0, len(ROLES)), start=0)
         for split, corpora in (("train", train_pairs), ("test", test_pairs))
         for role, pairs in corpora.items()

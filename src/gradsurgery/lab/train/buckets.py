@@ -1,4 +1,4 @@
-"""Batches of several lengths in one compiled step: each is cut to the limit of its bucket before the model sees it."""
+"""Batches of several lengths in one compiled step: each is truncated to the limit of its bucket."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,11 +12,11 @@ BatchLoss = Callable[[Tree, Tree, Tree], jax.Array]
 
 
 def bucketed(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence[int]) -> BatchLoss:
-    """Make a loss that cuts each batch to ``limits[batch.bucket]`` first.
+    """Make a loss that first truncates each batch to ``limits[batch.bucket]``.
 
     Args:
-        loss: of a batch of any length.
-        cut: ``(batch, limit) -> batch`` without what lies beyond the limit.
+        loss: the loss of a batch of any length.
+        cut: ``(batch, limit) -> batch`` without the positions beyond the limit.
         limits: ascending.
     """
 

@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that a long run that is killed resumes where it was."""
+"""Checkpoints of a run, so that a long run that is killed resumes."""
 
 import logging
 import shutil
@@ -52,7 +52,7 @@ class Checkpoint:
             try:
                 with ocp.StandardCheckpointer() as checkpointer:
                     return chunks, checkpointer.restore(self._folder / str(chunks), shapes)
-            except Exception as error:  # whatever is wrong with it, the run can start over
+            except Exception as error:  # whatever is wrong with the checkpoint, the run can start over
                 if is_leader():
                     self._set_aside(chunks, error)
         return None

@@ -1,4 +1,4 @@
-"""How a run is divided into chunks: one row is recorded after each."""
+"""Divide a run into chunks; one row is recorded after each."""
 
 from gradsurgery.lab.errors import UserError
 

@@ -37,7 +37,7 @@ def batch_by_batch(
 
     Args:
         measure: ``(params, extra, data, batch) -> metrics``, means over the batch.
-        evaluation_batches: ``held_out -> batches`` of equal sizes; of several processes each makes its own slice.
+        evaluation_batches: ``held_out -> batches`` of equal sizes; each of several processes makes its own slice.
 
     Returns:
         ``(params, extra, data) -> metrics``, with ``_train`` or ``_test`` appended to their names.

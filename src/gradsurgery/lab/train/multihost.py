@@ -1,4 +1,4 @@
-"""Several processes that train one run together, on one machine or many: each runs the same command.
+"""Several processes that train every run together, on one machine or many: each is started by the same command.
 
 The first process is the leader. It alone has the store, shows progress and writes the report; the others follow its
 decisions. Checkpoints go to a folder that all of them can see.
@@ -53,7 +53,7 @@ class BatchSlices:
 
     Args:
         batch: examples in a training step.
-        evaluated: examples that an evaluation looks at, at most; a few less if they do not divide into equal batches.
+        evaluated: maximum number of examples in an evaluation; a few fewer if they do not divide into equal batches.
     """
 
     def __init__(self, batch: int, evaluated: int) -> None:

@@ -8,9 +8,9 @@ def warmup_cosine(peak: float, *, warmup_epochs: int, epochs: int, steps: int) -
 
     Args:
         peak: the learning rate at the end of the warm-up.
-        warmup_epochs: how long it takes.
-        epochs: in the run.
-        steps: in the run.
+        warmup_epochs: epochs of warm-up.
+        epochs: epochs in the run.
+        steps: steps in the run.
     """
     warmup = min(warmup_epochs * steps // epochs, steps // 2)
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, steps)

@@ -154,9 +154,11 @@ class Training(ChunkedTask):
         if chunk + 1 < self.chunks:
             self._unfinished = run, chunk + 1, batches
 
-    def _take_step(self, method: Variant, state: TrainingState, *others: Any) -> tuple[TrainingState, jax.Array]:
+    def _take_step(
+        self, method: Variant, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
+    ) -> tuple[TrainingState, jax.Array]:
         """Return the next state, and a value to wait for: the state itself is donated to the next step."""
-        state = self._next_state(method, state, *others)
+        state = self._next_state(method, state, data, batch, lam, rho)
         return state, diagnostics(state)["surgery/sound"]
 
     # both
@@ -197,7 +199,7 @@ def seed_key(seed: int) -> np.ndarray[Any, Any]:
 
 
 def diagnostics(state: TrainingState) -> dict[str, jax.Array]:
-    """What the surgery measured in the last step."""
+    """The diagnostics of the last step."""
     return {f"surgery/{key}": value for key, value in gsj.diagnostics(state.optimiser).items()}
 
 

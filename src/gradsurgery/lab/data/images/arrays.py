@@ -24,5 +24,6 @@ class ImageArrays:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, chosen: Any) -> "ImageArrays":
-        return replace(self, pixels=self.pixels[chosen], labels=self.labels[chosen])
+    def __getitem__(self, index: Any) -> "ImageArrays":
+        """The images at an index, a slice, a mask or several indices."""
+        return replace(self, pixels=self.pixels[index], labels=self.labels[index])

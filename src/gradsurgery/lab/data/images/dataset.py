@@ -44,16 +44,16 @@ class ImageDataset:
             values = enumerate(rows.with_format(None)["label"][:])
             row, value = next(((row, value) for row, value in values if type(value) is not int), (0, labels[0]))
             raise UserError(f"labels must be integers, but row {row} of {split} of {name} has {str(value)[:40]!r}")
-        known = getattr(rows.features["label"], "num_classes", None) or 1 + int(labels.max())
-        first, last = class_range(name, classes, known, held_out=held_out)
-        chosen = np.flatnonzero((labels >= first) & (labels <= last))
-        if not len(chosen):
+        class_count = getattr(rows.features["label"], "num_classes", None) or 1 + int(labels.max())
+        first, last = class_range(name, classes, class_count, held_out=held_out)
+        indices = np.flatnonzero((labels >= first) & (labels <= last))
+        if not len(indices):
             raise UserError(f"{split} of {name} has no image of the classes {classes}")
-        if len(set(labels[chosen[:count]])) < len(set(labels[chosen])):  # rows are sorted by class
-            chosen = chosen[evenly_spaced(len(chosen), min(count, len(chosen)))]
-        self._rows_chosen = chosen[:count]
+        if len(set(labels[indices[:count]])) < len(set(labels[indices])):  # rows are sorted by class
+            indices = indices[evenly_spaced(len(indices), min(count, len(indices)))]
+        self._indices = indices[:count]
         self.name, self.classes = name, last - first + 1
-        self.labels = (labels[self._rows_chosen] - first).astype(np.int32)
+        self.labels = (labels[self._indices] - first).astype(np.int32)
         undecoded = datasets.Image(decode=False)
         self._rows = rows.with_format(None).select_columns(column).cast_column(column, undecoded)
 
@@ -62,7 +62,7 @@ class ImageDataset:
 
     def read(self, index: int, decode: Callable[[Image.Image], Array]) -> Array:
         """Open an image and decode it; PIL reads the pixels no earlier than ``decode`` needs them."""
-        row = int(self._rows_chosen[index])
+        row = int(self._indices[index])
         cell: Any = next(iter(self._rows[row].values()))
         if not cell or not (cell["bytes"] or cell["path"]):
             raise UserError(f"row {row} of {self.name} has no image")
@@ -74,13 +74,13 @@ class ImageDataset:
             raise UserError(f"could not read the image in row {row} of {self.name}: {reason}") from error
 
 
-def class_range(name: str, classes: str, known: int, *, held_out: bool) -> tuple[int, int]:
-    """Parse ``all`` or a range such as ``0-4`` into the first and last class of the ``known`` classes of a dataset."""
-    if known < (1 if held_out else 2):
-        raise UserError(f"training needs at least two classes, but {name} has {known}")
-    first, _, last = ("0", "", str(known - 1)) if classes == "all" else classes.partition("-")
-    if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < known):
-        raise UserError(f"classes of {name} must be all or a range within 0-{known - 1}, but got {classes!r}")
+def class_range(name: str, classes: str, class_count: int, *, held_out: bool) -> tuple[int, int]:
+    """Parse ``all`` or a range such as ``0-4`` into the first and last class to keep of a dataset's classes."""
+    if class_count < (1 if held_out else 2):
+        raise UserError(f"training needs at least two classes, but {name} has {class_count}")
+    first, _, last = ("0", "", str(class_count - 1)) if classes == "all" else classes.partition("-")
+    if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < class_count):
+        raise UserError(f"classes of {name} must be all or a range within 0-{class_count - 1}, but got {classes!r}")
     if first == last and not held_out:
         raise UserError(f"training needs at least two classes, but got {classes!r}")
     return int(first), int(last)

@@ -53,9 +53,9 @@ class MemorySource:
 
     def images(self, data: Tree, batch: Tree) -> jax.Array:
         """Return the images of a batch, (images, size, size, 3), from 0 to 1."""
-        chosen = augment(data["pixels"][batch["index"]], batch["augmentation"], self._margin)
-        shape = (len(chosen), self._size, self._size, chosen.shape[-1])
-        images = chosen.astype(jnp.float32) / 255
+        augmented = augment(data["pixels"][batch["index"]], batch["augmentation"], self._margin)
+        shape = (len(augmented), self._size, self._size, augmented.shape[-1])
+        images = augmented.astype(jnp.float32) / 255
         if images.shape != shape:
             images = jax.image.resize(images, shape, "linear")
         return jnp.broadcast_to(images, (*shape[:3], 3))

@@ -18,15 +18,15 @@ from gradsurgery.lab.data.images.arrays import Array, ImageArrays
 def place_digits(pictures: ImageArrays, digits: ImageArrays, *, held_out: bool) -> ImageArrays:
     """Return for each picture a layer of its size: a random digit at a random position on black."""
     rng = np.random.default_rng(int(held_out))
-    chosen = digits[rng.integers(0, len(digits), len(pictures))]
+    placed = digits[rng.integers(0, len(digits), len(pictures))]
     size = pictures.pixels.shape[1]
     side = size * 7 // 8
     corners = rng.integers(0, size - side + 1, (len(pictures), 2))
     layers: Array = np.zeros((len(pictures), size, size, 1), np.uint8)
-    for layer, digit, (down, right) in zip(layers, chosen.pixels, corners, strict=True):
+    for layer, digit, (down, right) in zip(layers, placed.pixels, corners, strict=True):
         scaled = Image.fromarray(digit[..., 0]).resize((side, side), Image.Resampling.BILINEAR)
         layer[down : down + side, right : right + side, 0] = scaled
-    return ImageArrays(layers, chosen.labels, digits.classes)
+    return ImageArrays(layers, placed.labels, digits.classes)
 
 
 def overlay(pictures: Any, layers: Any) -> jax.Array:

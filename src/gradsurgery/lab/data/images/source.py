@@ -59,8 +59,8 @@ def load_images(name: str, data_dir: Path | None, *, held_out: bool, count: int,
     if name in IMAGES:
         images = IMAGES[name](held_out)
         first, last = class_range(name, classes, images.classes, held_out=held_out)
-        chosen = images[(images.labels >= first) & (images.labels <= last)][:count]
-        return replace(chosen, labels=chosen.labels - first, classes=last - first + 1)
+        kept = images[(images.labels >= first) & (images.labels <= last)][:count]
+        return replace(kept, labels=kept.labels - first, classes=last - first + 1)
     dataset = ImageDataset(name, data_dir, held_out=held_out, classes=classes, count=count)
     pixels: list[Array] = []
     for index in range(len(dataset)):

@@ -53,5 +53,5 @@ def _spell_out(numbers: list[int], kind: str, held_out: bool, *, train: int, tes
 
     unique = np.random.default_rng(2).permutation(sorted(set(numbers))).tolist()
     assert len(unique) >= train + test, len(unique)
-    chosen = unique[train : train + test] if held_out else unique[:train]
-    return [(num2words(number, lang="en", to=kind), num2words(number, lang="de", to=kind)) for number in chosen]
+    selected = unique[train : train + test] if held_out else unique[:train]
+    return [(num2words(number, lang="en", to=kind), num2words(number, lang="de", to=kind)) for number in selected]

@@ -63,13 +63,13 @@ class TokenizedPairs:
 
     def batches(self, count: int, seeds: Seeds, start: int) -> PairBatch:
         """Return ``count`` batches from number ``start`` of training on; each epoch has its own order."""
-        chosen = np.stack(
+        pairs = np.stack(
             [
                 self._epoch(seeds, number // self._batches_per_epoch)[number % self._batches_per_epoch]
                 for number in range(start, start + count)
             ]
         )
-        return PairBatch(self._pad(chosen, 0), self._pad(chosen, 1), self._buckets[chosen[:, 0]].astype(np.int32))
+        return PairBatch(self._pad(pairs, 0), self._pad(pairs, 1), self._buckets[pairs[:, 0]].astype(np.int32))
 
     def _plan_epoch(self, seeds: Seeds, epoch: int) -> Indices:
         """Return the pairs of each batch of an epoch, (batches, pairs)."""
@@ -81,10 +81,10 @@ class TokenizedPairs:
         plan = np.concatenate(batches)
         return plan[permutation(len(plan), seeds, epoch)]
 
-    def _pad(self, chosen: Indices, side: int) -> Array:
+    def _pad(self, pairs: Indices, side: int) -> Array:
         """Return the sources (0) or targets (1) of these pairs, padded to the last limit."""
-        lengths = self._lengths[chosen, side]
-        starts = self._starts[chosen] + (self._lengths[chosen, 0] if side else 0)
+        lengths = self._lengths[pairs, side]
+        starts = self._starts[pairs] + (self._lengths[pairs, 0] if side else 0)
         positions = np.arange(self._limits[-1])
         inside = positions < lengths[..., None]
         return np.where(inside, self._tokens[np.where(inside, starts[..., None] + positions, 0)], PAD).astype(np.int32)
