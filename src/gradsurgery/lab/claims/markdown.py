@@ -37,11 +37,11 @@ def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Sequence[C
     sections = [_INTRODUCTION]
     for scale, results in by_scale.items():
         run = {result.claim.id for result in results}
-        sections.append(_section(scale, results, [claim.id for claim in claims if claim.id not in run]))
+        sections.append(_section(scale, results, [claim for claim in claims if claim.id not in run]))
     return "\n".join(sections)
 
 
-def _section(scale: str, results: Sequence[Result], not_run: Sequence[str]) -> str:
+def _section(scale: str, results: Sequence[Result], not_run: Sequence[Claim]) -> str:
     counts = ", ".join(f"{sum(result.verdict == verdict for result in results)} {verdict}" for verdict in Verdict)
     lines = [f"## At the scale `{scale}`", "", f"{counts}.", ""]
     lines += ["| | claim | measured | seeds | verdict |", "|---|---|---|---|---|"]
@@ -52,8 +52,12 @@ def _section(scale: str, results: Sequence[Result], not_run: Sequence[str]) -> s
         lines.append(
             f"- **{result.claim.id}** ({result.claim.section}) holds {' and '.join(rules)}. {result.claim.decides}"
         )
-    if not_run:
-        lines += ["", f"Not run at this scale: {', '.join(not_run)}."]
+    for what, ids in (
+        ("Not run yet", [claim.id for claim in not_run if scale in claim.grids]),
+        ("Tested at another scale only", [claim.id for claim in not_run if scale not in claim.grids]),
+    ):
+        if ids:
+            lines += ["", f"{what}: {', '.join(ids)}."]
     return "\n".join([*lines, ""])
 
 

@@ -5,14 +5,16 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.claims.claim import Claim, Result
 from gradsurgery.lab.claims.text import describe_measured, describe_rule, describe_runs
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.reports.figures import save_figures
+from gradsurgery.lab.reports.figures import draw_fronts, paper_style
 from gradsurgery.lab.reports.page import render_page
+from gradsurgery.lab.reports.series import group_runs
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.stored import StoredSweep
 
@@ -21,21 +23,21 @@ _HEADINGS = ("", "Claim", "Measured, with 95 % interval", "Seeds", "Verdict")
 
 
 def write_page(by_scale: Mapping[str, Sequence[Result]], folder: Path) -> Path:
-    """Write ``claims.html`` and the figures into the folder, and return the path of the page."""
+    """Write ``claims.html`` into the folder, and return its path."""
     style = files("gradsurgery.lab.claims").joinpath("claims.css").read_text("utf-8")
-    sections = "".join(_section(scale, results, folder) for scale, results in by_scale.items())
+    sections = "".join(_section(scale, results) for scale, results in by_scale.items())
     body = f"<style>{style}</style><header><h1>{TITLE}</h1></header><main>{sections}</main>\n"
     path = folder / "claims.html"
     write_atomically(path, render_page(TITLE, body))
     return path
 
 
-def _section(scale: str, results: Sequence[Result], folder: Path) -> str:
+def _section(scale: str, results: Sequence[Result]) -> str:
     heading = f'<h2 id="{scale}">At the scale {scale}</h2>'
     head = "".join(f'<th scope="col">{text}</th>' for text in _HEADINGS)
     rows = "".join(map(_row, results))
     table = f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<section aria-labelledby="{scale}">{heading}{table}{_fronts(results, folder)}</section>'
+    return f'<section aria-labelledby="{scale}">{heading}{table}{_fronts(results)}</section>'
 
 
 def _row(result: Result) -> str:
@@ -56,7 +58,7 @@ def _row(result: Result) -> str:
     )
 
 
-def _fronts(results: Sequence[Result], folder: Path) -> str:
+def _fronts(results: Sequence[Result]) -> str:
     """The fronts of each problem and settings, once for all claims about them."""
     groups: dict[str, tuple[Claim, dict[str, RunRecord], list[str]]] = {}
     for result in results:
@@ -65,17 +67,19 @@ def _fronts(results: Sequence[Result], folder: Path) -> str:
         _, records, ids = groups.setdefault(key, (result.claim, {}, []))
         records.update({record.spec.key: record for record in result.records})
         ids.append(result.claim.id)
-    return "".join(_figure(claim, list(records.values()), ids, folder) for claim, records, ids in groups.values())
+    return "".join(_figure(claim, list(records.values()), ids) for claim, records, ids in groups.values())
 
 
-def _figure(claim: Claim, records: Sequence[RunRecord], ids: Sequence[str], folder: Path) -> str:
+def _figure(claim: Claim, records: Sequence[RunRecord], ids: Sequence[str]) -> str:
     problem = claim.declared
     sweep = StoredSweep(problem, records, specs(problem, records[0].spec.scale)[0].settings)
-    saved = save_figures(records, folder / "figures" / sweep.folder_name)
-    fronts = next((path for path in saved if path.name == "fronts.png"), None)
-    if fronts is None:
-        return ""
-    data = b64encode(fronts.read_bytes()).decode()
+    content = BytesIO()
+    with paper_style():
+        fronts = draw_fronts(group_runs(records))
+        if fronts is None:
+            return ""
+        fronts.savefig(content, format="png")
+    data = b64encode(content.getvalue()).decode()
     losses = f"Main: {problem.main}. Aux: {problem.aux}."
     return (
         f"<h3>{escape(sweep.title)} <small>({', '.join(ids)})</small></h3>"

@@ -5,7 +5,8 @@ PNG (200 dpi) and PDF (fonts embedded). No display is needed.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from io import BytesIO
 from pathlib import Path
@@ -54,8 +55,7 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
     """
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    # start from matplotlib's defaults, so that figures do not depend on the user's matplotlibrc
-    with as_file(files("gradsurgery.lab.reports") / "figures.mplstyle") as style, context(["default", style]):
+    with paper_style():
         groups = group_runs(records)
         alone = [record for record in records if is_main_alone(record.spec)]
         figures = dict(zip(OWN_FIGURES, (draw_fronts(groups, alone), draw_mixed_loss(groups)), strict=True))
@@ -69,6 +69,13 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
                     saved.append(folder / f"{name}.{suffix}")
                     write_atomically(saved[-1], content.getvalue())
     return saved
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw in our style from matplotlib's defaults, so that figures do not depend on the user's matplotlibrc."""
+    with as_file(files("gradsurgery.lab.reports") / "figures.mplstyle") as style, context(["default", style]):
+        yield
 
 
 def draw_fronts(

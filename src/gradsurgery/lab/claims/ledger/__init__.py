@@ -15,7 +15,8 @@ SCALES = ("demo", "laptop")
 
 def select(ids: list[str]) -> list[Claim]:
     """The claims with these ids, or all without any."""
-    for given in ids:
-        if given.upper() not in CLAIMS:
+    chosen = dict.fromkeys(given.upper() for given in ids)
+    for given in chosen:
+        if given not in CLAIMS:
             raise unknown("claim", given, CLAIMS)
-    return [CLAIMS[given.upper()] for given in dict.fromkeys(ids)] or list(CLAIMS.values())
+    return [CLAIMS[given] for given in chosen or CLAIMS]
