@@ -9,6 +9,7 @@ from gradsurgery.lab.claims.fronts import best_mixture, common_box, fronts_of, h
 from gradsurgery.lab.claims.interval import interval_of
 from gradsurgery.lab.claims.ledger.criteria import ahead, alike
 from gradsurgery.lab.claims.rule import Verdict
+from gradsurgery.lab.run import RunRecord
 from tests.lab.claims.synthetic import ending, on_front
 
 
@@ -92,7 +93,7 @@ def test_the_lowest_mixed_loss():
     assert best_mixture("bloop", "mixed", "train", 0.5)(records)[0] == pytest.approx(0.75 / 1.0 - 1)
 
 
-def test_a_result_counts_runs_that_are_missing():
+def test_only_seeds_whose_runs_are_all_done_are_judged():
     claim = Claim(
         id="T1",
         sentence="",
@@ -102,10 +103,16 @@ def test_a_result_counts_runs_that_are_missing():
         statistics=ahead("bloop", "mixed", "train"),
         decides="",
     )
-    runs = claim.runs("demo")
-    assert judge(claim, "demo", {}) is None
-    assert judge(claim, "laptop", {}) is None
     row = {"step": 1.0, "main_train": 1.0, "aux_train": 1.0}
-    stored = {run.key: ending("mixed", 1, 1, 1).__class__(run, "done", {}, (row,)) for run in runs[:3]}
-    result = judge(claim, "demo", stored)
-    assert (len(result.records), result.wanted, result.verdict) == (3, 8, Verdict.UNDECIDED)
+    stored = {run.key: RunRecord(run, "done", {}, (row,)) for run in claim.runs("demo")}
+    last = claim.runs("demo")[-1]
+    assert len(judge(claim, "demo", stored).records) == 8
+    for incomplete in (
+        {key: record for key, record in stored.items() if key != last.key},
+        {**stored, last.key: RunRecord(last, "failed", {}, (row,))},
+    ):
+        result = judge(claim, "demo", incomplete)
+        assert {record.spec.seed for record in result.records} == {0}
+        assert (len(result.records), result.wanted, result.verdict) == (4, 8, Verdict.UNDECIDED)
+    assert judge(claim, "demo", {}) is None
+    assert judge(claim, "laptop", stored) is None

@@ -102,7 +102,7 @@ class Result:
     scale: str
     measured: tuple[Measured, ...]
     records: tuple[RunRecord, ...]
-    """The finished runs."""
+    """The runs of the seeds whose runs are all done."""
     wanted: int
     """The number of runs in the grid."""
 
@@ -118,7 +118,7 @@ class Result:
 
 
 def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result | None:
-    """Measure a claim on stored runs; None if there are none.
+    """Measure a claim on the seeds whose runs are all done; None if there are none: half a front is not a front.
 
     Args:
         claim: the claim.
@@ -126,7 +126,9 @@ def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result |
         stored: runs by key; those that are not done are ignored.
     """
     runs = claim.runs(scale)
-    records = tuple(stored[run.key] for run in runs if run.key in stored and stored[run.key].status == "done")
+    done = {run.key for run in runs if run.key in stored and stored[run.key].status == "done"}
+    incomplete = {run.seed for run in runs if run.key not in done}
+    records = tuple(stored[run.key] for run in runs if run.seed not in incomplete)
     if not records:
         return None
     measured = []

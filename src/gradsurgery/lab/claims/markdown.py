@@ -46,7 +46,7 @@ def _section(scale: str, results: Sequence[Result], not_run: Sequence[Claim]) ->
     lines = [f"## At the scale `{scale}`", "", f"{counts}.", ""]
     lines += ["| | claim | measured | seeds | verdict |", "|---|---|---|---|---|"]
     lines += [_row(result) for result in results]
-    lines += ["", "The rules, and what would decide an open claim or strengthen the evidence:", ""]
+    lines += ["", "Where the intervals have to be, and what would decide an open claim or strengthen the evidence:", ""]
     for result in results:
         rules = dict.fromkeys(describe_rule(each.statistic) for each in result.measured)
         lines.append(

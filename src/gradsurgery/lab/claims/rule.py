@@ -43,7 +43,7 @@ class Rule:
 
         Example:
             >>> Rule(low=0.0, margin=0.05).describe()
-            'above 0; does not hold if below 0.05'
+            'above 0 (does not hold below 0.05)'
             >>> Rule(-0.05, 0.05).describe(100, " %")
             'between −5 % and 5 %'
         """
@@ -57,7 +57,7 @@ class Rule:
             bound, outside = f"above {text(self.low)}", f"below {text(self.low + self.margin)}"
         else:
             return f"between {text(self.low)} and {text(self.high)}"
-        return f"{bound}; does not hold if {outside}" if self.margin else bound
+        return f"{bound} (does not hold {outside})" if self.margin else bound
 
 
 def combine(verdicts: list[Verdict]) -> Verdict:

@@ -8,14 +8,14 @@ def describe_measured(measured: Measured) -> str:
     """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
     interval = measured.interval
     if interval is None:
-        return "no interval: fewer than two seeds have points where both fronts do"
+        return "no interval: fewer than two seeds can be compared"
     factor, unit = _unit(measured.statistic)
     low, mean, high = (number(factor * value) for value in (interval.low, interval.mean, interval.high))
     return f"{mean}{unit} [{low}, {high}]"
 
 
 def describe_rule(statistic: Statistic) -> str:
-    """Where the interval has to be, for example ``above 0; does not hold if below 0.02``."""
+    """Where the interval has to be, for example ``above 0 (does not hold below 0.02)``."""
     return statistic.rule.describe(*_unit(statistic))
 
 

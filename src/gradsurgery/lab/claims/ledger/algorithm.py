@@ -63,7 +63,7 @@ CLAIMS = (
     Claim(
         id="C3",
         sentence="Bloop incurs a negligible training cost compared to the standard regularized training.",
-        section="4 Experiments",
+        section="5 Experiments",
         problem=cost,
         grids={
             "demo": Grid("default", FIVE),

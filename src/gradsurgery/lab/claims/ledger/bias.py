@@ -1,9 +1,9 @@
-"""Section 4.2, "Imposing an explicit bias during training": smooth networks and small weights."""
+"""Section 5.2, "Imposing an explicit bias during training": smooth networks and small weights."""
 
 from gradsurgery.lab.claims.claim import Claim, Grid
 from gradsurgery.lab.claims.ledger.criteria import FIVE, THREE, ahead, alike
 
-SECTION = "4.2 Imposing an explicit bias"
+SECTION = "5.2 Imposing an explicit bias"
 BOTH = ("mixed", "bloop")
 ALL = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 LIPSCHITZ = {"demo": Grid("demo", FIVE, ALL), "laptop": Grid("laptop", FIVE, ALL)}

@@ -1,4 +1,4 @@
-"""Sections 4.4, "Joint training on two datasets", and 4.5, "Role of the EMA"."""
+"""Sections 5.4, "Joint training on two datasets", and 5.5, "Role of the EMA"."""
 
 from collections.abc import Callable, Sequence
 
@@ -50,7 +50,7 @@ CLAIMS = (
             "Pre-training a transformer on two corpora, Bloop gets a significantly better Pareto front on the "
             "training losses."
         ),
-        section="4.4 Joint training on two datasets",
+        section="5.4 Joint training on two datasets",
         problem="language",
         grids=LANGUAGE,
         statistics=ahead("bloop", "mixed", "train"),
@@ -59,7 +59,7 @@ CLAIMS = (
     Claim(
         id="C22",
         sentence="Pre-training a transformer on two corpora, the gains transfer to the evaluation losses.",
-        section="4.4 Joint training on two datasets",
+        section="5.4 Joint training on two datasets",
         problem="language",
         grids=LANGUAGE,
         statistics=ahead("bloop", "mixed", "test"),
@@ -71,7 +71,7 @@ CLAIMS = (
             "Bloop gets to a lower mixed loss (1 − t) L_main + t L_aux when t is small, although the mixed method "
             "minimises it."
         ),
-        section="4.4, fig. “A different look”",
+        section="5.4, fig. “A different look”",
         problem="language",
         grids=LANGUAGE,
         statistics=tuple(
@@ -91,7 +91,7 @@ CLAIMS = (
             "Training a translator on two corpora, Bloop gets a significantly better Pareto front on the training "
             "losses."
         ),
-        section="4.4 Joint training on two datasets",
+        section="5.4 Joint training on two datasets",
         problem="translation",
         grids=TRANSLATION,
         statistics=ahead("bloop", "mixed", "train"),
@@ -100,7 +100,7 @@ CLAIMS = (
     Claim(
         id="C25",
         sentence="Training a translator on two corpora, the gains are kept on the evaluation losses.",
-        section="4.4 Joint training on two datasets",
+        section="5.4 Joint training on two datasets",
         problem="translation",
         grids=TRANSLATION,
         statistics=ahead("bloop", "mixed", "test"),
@@ -109,7 +109,7 @@ CLAIMS = (
     Claim(
         id="C26",
         sentence="With ρ = 0.001 the EMA is outdated, and the performance on both losses is bad.",
-        section="4.5 Role of the EMA",
+        section="5.5 Role of the EMA",
         problem="ema",
         grids=EMA,
         statistics=_ema(0.001, Rule(low=0.0, margin=SAME_CURVE)),
@@ -118,7 +118,7 @@ CLAIMS = (
     Claim(
         id="C27",
         sentence="With ρ = 0.9 the trajectory is extremely similar to that of the mixed method.",
-        section="4.5 Role of the EMA",
+        section="5.5 Role of the EMA",
         problem="ema",
         grids=EMA,
         statistics=_ema(0.9, Rule(-SAME_CURVE, SAME_CURVE)),

@@ -1,4 +1,4 @@
-"""Section 4.3, "Multi-task learning", and the appendix's two datasets."""
+"""Section 5.3, "Multi-task learning", and the appendix's two datasets."""
 
 from gradsurgery.lab.claims.claim import Claim, Grid, Statistic
 from gradsurgery.lab.claims.fronts import best_mixture
@@ -10,7 +10,7 @@ CLAIMS = (
     Claim(
         id="C19",
         sentence="On Cifar10Mnist, Bloop gets a slightly improved Pareto front.",
-        section="4.3 Multi-task learning",
+        section="5.3 Multi-task learning",
         problem="cifar10mnist",
         grids={"demo": Grid("demo", THREE, BOTH), "laptop": Grid("laptop", THREE, BOTH)},
         statistics=ahead("bloop", "mixed", "train"),
