@@ -8,7 +8,11 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+RECIPES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "recipes").glob("*.md")))
 
 
 @cache
@@ -16,7 +20,20 @@ def printed_text(name: str) -> str:
     """What a script prints when it is run in an empty folder, for example "torch/plain"."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()) as output:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    return output.getvalue()
+    text = output.getvalue()
+    compare_with_page(name, text)
+    return text
+
+
+def compare_with_page(name: str, text: str) -> None:
+    """Check that the recipe's page shows what the script prints, up to rounding that differs between CPUs."""
+    shown = re.search(
+        rf"examples/{name}\.py\n:language: python\n.*?It prints\n\n```text\n(.*?)^```", RECIPES, re.DOTALL | re.M
+    )
+    if shown:
+        lines = shown[1].splitlines()
+        last = text.splitlines()[-len(lines) :]  # a trainer prints logs before
+        assert numbers("\n".join(last)) == pytest.approx(numbers(shown[1]), rel=0.25), f"docs/recipes shows {lines}"
 
 
 def numbers(text: str) -> dict[str, float]:

@@ -49,8 +49,12 @@ def weights(value: Any) -> Any:
 
 def relative_ratio(value: Hyperparameter) -> Hyperparameter:
     """Check the ratio of a relative weight."""
-    expected = "relative takes the length of lam aux as a multiple of main's, so at least 0"
-    return _check("the ratio of relative", value, expected, lambda x: x >= 0)
+    return _check(
+        "the ratio of relative",
+        value,
+        "relative takes the length of lam aux as a multiple of main's, so at least 0",
+        lambda x: x >= 0,
+    )
 
 
 def share(name: str, value: Hyperparameter) -> Hyperparameter:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.project.snippets import ROOT, snippets
 
-TESTED_ELSEWHERE = {"docs/lab.md"}  # in test_pages.py, each on its own
+TESTED_ELSEWHERE = {"docs/lab.md", "docs/coming-from.md"}  # in test_pages.py, each on its own; in test_coming_from.py
 PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))]
 WITH_SNIPPETS = [page for page in PAGES if page not in TESTED_ELSEWHERE and snippets(page)]
 
