@@ -52,8 +52,8 @@ CLAIMS = (
             ),
         ),
         decides=(
-            "The worst of 400 points per seed and λ = 0.01, 0.1, 1, with a random auxiliary loss. Where an inequality is "
-            "tight its ratio is 1, so the excess over 1 is measured."
+            "The worst of 400 points per seed and λ = 0.01, 0.1, 1, with a random auxiliary loss. Where an inequality "
+            "is tight its ratio is 1, so the excess over 1 is measured."
         ),
     ),
     Claim(
