@@ -1,6 +1,7 @@
 """The pages of the recipes show whole scripts, and say how to install and run them. Other tests run the scripts."""
 
 import re
+from difflib import ndiff
 
 import pytest
 
@@ -49,3 +50,13 @@ def test_a_page_has_all_that_a_reader_needs(page):
             )
     assert "**Watch out**" in text
     assert "It prints\n\n```text" in text
+
+
+@pytest.mark.parametrize(("room", "stem"), [("torch", "regulariser"), ("transformers", "trainer")])
+def test_a_page_shows_the_difference_from_a_plain_script(room, stem):
+    plain, script = (
+        [line for line in (EXAMPLES / room / f"{name}.py").read_text().split('"""', 2)[2].splitlines() if line]
+        for name in ("plain", stem)
+    )
+    (shown,) = re.findall(r"^```diff\n(.*?)^```", (ROOT / "docs/recipes" / f"{stem}.md").read_text(), re.DOTALL | re.M)
+    assert shown.splitlines() == [line[0] + line[2:] for line in ndiff(plain, script) if line[0] in "+-"]
