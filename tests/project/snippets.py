@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^ *```(?:\{code-block\} )?python\n(?: *:[a-z-]+:.*\n)*(.*?)^ *```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^ *```(?:\{code-block\} )?python\n(?: *:[a-z-]+:[^\n]*\n)*(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
 def snippets(page):

@@ -9,8 +9,16 @@ PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*
 WITH_SNIPPETS = [page for page in PAGES if page not in TESTED_ELSEWHERE and snippets(page)]
 
 
-def test_the_pages_to_start_with_have_snippets():
-    assert {"docs/index.md", "docs/start/torch.md", "docs/start/jax.md", "docs/start/lab.md"} <= set(WITH_SNIPPETS)
+def test_every_python_block_is_a_snippet():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert len(snippets(page)) == text.count("```python") + text.count("```{code-block} python"), page
+    assert [len(snippets(f"docs/{name}.md")) for name in ("index", "start/torch", "start/jax", "start/lab")] == [
+        2,
+        4,
+        4,
+        1,
+    ]
 
 
 SWEEPS = "docs/start/lab.md"  # starts processes
