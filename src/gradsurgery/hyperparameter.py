@@ -5,7 +5,6 @@ and torch are not checked: they may be traced, and reading one may block on a de
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Self, TypeAlias
@@ -19,16 +18,16 @@ Schedule: TypeAlias = Callable[[Any], Scalar]
 Hyperparameter: TypeAlias = Scalar | Schedule
 
 
-class StepWeight(ABC):
+class StepWeight:
     """A value for ``lam`` that depends on the gradients of the step. Formulas see the number that ``weigh`` returns."""
 
-    @abstractmethod
     def resolve(self, step: Scalar) -> Self:
         """This weight with the value at this step in place of each schedule."""
+        raise NotImplementedError
 
-    @abstractmethod
     def weigh(self, main: Vector, aux: Vector) -> Scalar:
         """The weight of aux, from inner products of the two gradients."""
+        raise NotImplementedError
 
 
 def weight(value: Hyperparameter) -> Hyperparameter:

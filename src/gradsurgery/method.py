@@ -61,9 +61,12 @@ class Method:
 
     def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, and checked."""
-        given = {name: getattr(self, name) for name in ("lam", "rho") if hasattr(self, name)}
-        now = {name: hyperparameter.resolve(value, step) for name, value in given.items()}
-        changed = {name: value for name, value in now.items() if value is not given[name]}
+        changed = {}
+        for name in ("lam", "rho"):
+            given = getattr(self, name, None)
+            value = hyperparameter.resolve(given, step)
+            if value is not given:
+                changed[name] = value
         return replace(self, **changed) if changed else self
 
     def resolve_lam(self, step: Step) -> Self:

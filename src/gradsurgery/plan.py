@@ -55,10 +55,9 @@ def basis(method: Method, aux_count: int) -> tuple[str, ...]:
 
 def plan(
     method: Method,
-    aux_count: int,
+    names: tuple[str, ...],
     dot: Callable[[str, str], Scalar],
     *,
-    steps: Any = 0,
     mass: Scalar = 0.0,
     memory: tuple[Scalar, ...] | None = None,
     measure: bool = False,
@@ -66,23 +65,18 @@ def plan(
     """Run a method's formula on symbols.
 
     Args:
-        method: the method; schedules and relative weights are resolved here.
-        aux_count: the number of auxiliary gradients.
-        dot: the inner product of two vectors, by their names in ``basis(method, aux_count)``.
-        steps: the number of steps before this one.
+        method: the method at this step, ``method.resolve(step)``.
+        names: the names of the step's vectors, ``basis(method, aux_count)``.
+        dot: the inner product of two vectors, by name.
         mass: ``Plan.mass`` of the step before.
         memory: ``Plan.memory`` of the step before; None in the first step.
         measure: whether to compute every inner product, which makes the diagnostics complete.
 
     Example:
         >>> from gradsurgery import mixed
-        >>> plan(mixed(lam=0.1), 1, dot=lambda a, b: 1.0).weights
+        >>> plan(mixed(lam=0.1), ("main", "aux"), dot=lambda a, b: 1.0).weights
         {'main': 1.0, 'aux': 0.1}
     """
-    method.check_aux_count(aux_count)
-    now = method.resolve(steps)
-    names = basis(method, aux_count)
-
     computed: list[Scalar] = []
 
     def product(a: str, b: str) -> Scalar:
@@ -92,6 +86,7 @@ def plan(
 
     gram = Gram(names, product)
     main, *others = (gram.vector(name) for name in names)
+    aux_count = len(others) - method.averages
     aux, averages = others[:aux_count], others[aux_count:]
     step = Step(
         main,
@@ -99,10 +94,10 @@ def plan(
         tuple(averages or [main, *aux][: method.averaged]),
         (0.0,) * len(method.memory) if memory is None else memory,
     )
-    now = now.resolve_lam(step)
-    direction, memory = now.direction(step), now.remember(step)
+    method = method.resolve_lam(step)
+    direction, memory = method.direction(step), method.remember(step)
 
-    for name in names[: method.averages]:
+    for name in names[: len(averages)]:
         gram.product(name, name)
     # as computed, not from gram.products: XLA computes NaN * False as 0
     numbers = [*computed, *direction.weights.values(), *memory]
@@ -111,7 +106,7 @@ def plan(
 
     zero = sum(0 * number for number in numbers)  # NaN if one of them is not finite
     sound = zero == 0
-    rho = getattr(now, "rho", None)
+    rho = getattr(method, "rho", None)
     keep, take, new_mass = (1.0, 0.0, mass) if rho is None else _average_weights(rho, mass)
     return Plan(
         weights={**direction.weights, "main": direction.weights.get("main", 0) + zero},
@@ -120,7 +115,7 @@ def plan(
         take=take,
         mass=new_mass,
         memory=memory,
-        diagnostics=partial(_diagnostics, sound, now, names, direction.weights, gram.products),
+        diagnostics=partial(_diagnostics, sound, method, names, direction.weights, gram.products),
     )
 
 
@@ -153,5 +148,5 @@ def required_products(method: Method, aux_count: int, *, measure: bool = False) 
         pairs.append((a, b))
         return 1.0
 
-    plan(method, aux_count, dot, measure=measure)
+    plan(method.resolve(0), basis(method, aux_count), dot, measure=measure)
     return pairs

@@ -28,9 +28,7 @@ class Planned:
             self.computed[a, b] += 1
             return vectors[a] @ vectors[b]
 
-        step = plan(
-            self.method, len(gradients) - 1, dot, steps=self.steps, mass=self.mass, memory=self.memory, measure=False
-        )
+        step = plan(self.method.resolve(self.steps), names, dot, mass=self.mass, memory=self.memory)
         self.averages = [
             step.keep * a + step.take * g for a, g in zip(averages, gradients, strict=False)
         ]  # the tests' gradients are finite
@@ -82,7 +80,7 @@ def test_mixed_needs_no_inner_product():
 
 def test_diagnostics_cost_no_inner_product_unless_measure_is_set():
     method = gs.bloop(lam=0.1)
-    frugal, full = (plan(method, 1, dot=lambda a, b: 1.0, measure=measure) for measure in (False, True))
+    frugal, full = (plan(method, basis(method, 1), dot=lambda a, b: 1.0, measure=measure) for measure in (False, True))
     assert frugal.weights == full.weights
     assert set(frugal.diagnostics()) == {"sound", "weight_main", "weight_aux", "weight_average", "conflict"}
     assert set(full.diagnostics()) - set(frugal.diagnostics()) == {
@@ -95,7 +93,7 @@ def test_diagnostics_cost_no_inner_product_unless_measure_is_set():
 
 def test_diagnostics_by_hand():
     vectors = {"main": np.array([3.0, 4.0]), "aux": np.array([-5.0, 0.0]), "average": np.array([2.0, 0.0])}
-    step = plan(gs.bloop(lam=0.5), 1, dot=lambda a, b: vectors[a] @ vectors[b], mass=0.5, measure=True)
+    step = plan(gs.bloop(lam=0.5), tuple(vectors), dot=lambda a, b: vectors[a] @ vectors[b], mass=0.5, measure=True)
     expected = {
         "sound": True,
         "conflict": True,
@@ -114,7 +112,7 @@ def test_removed_is_the_share_of_aux_that_bloop_projects_away():
     rng = np.random.default_rng(0)
     main, aux = rng.normal(size=(2, 7))
     vectors = {"main": main, "aux": aux}
-    step = plan(gs.bloop(lam=0.5, rho=None), 1, dot=lambda a, b: vectors[a] @ vectors[b], measure=True)
+    step = plan(gs.bloop(lam=0.5, rho=None), tuple(vectors), dot=lambda a, b: vectors[a] @ vectors[b], measure=True)
     assert_allclose(step.diagnostics()["removed"], np.linalg.norm(aux - gs.reject(aux, main)) / np.linalg.norm(aux))
 
 

@@ -79,7 +79,8 @@ def test_it_costs_the_squares_that_the_method_does_not_compute():
 def test_removed_is_relative_to_the_weighed_aux():
     main, aux = np.random.default_rng(0).normal(size=(2, 7))
     vectors = {"main": main, "aux": 1e6 * aux}
-    step = plan(gs.bloop(lam=gs.relative(0.3), rho=None), 1, dot=lambda a, b: vectors[a] @ vectors[b], measure=True)
+    method = gs.bloop(lam=gs.relative(0.3), rho=None)
+    step = plan(method, tuple(vectors), dot=lambda a, b: vectors[a] @ vectors[b], measure=True)
     assert_allclose(step.diagnostics()["removed"], norm(aux - gs.reject(aux, main)) / norm(aux))
     assert_allclose(step.diagnostics()["weight_aux"], 0.3 * norm(main) / norm(1e6 * aux))
 

@@ -97,10 +97,9 @@ def surgery(
         names = basis(method, aux_count)
         trees = dict(zip(names, (*gradients, *state.averages), strict=True))
         step = plan(
-            method,
-            aux_count,
+            method.resolve(state.steps),
+            names,
             dot=lambda a, b: inner(trees[a], trees[b], axis_names),
-            steps=state.steps,
             mass=state.mass,
             memory=state.memory,
             measure=measure,
@@ -126,8 +125,9 @@ def surgery(
 
 def _diagnostic_names(method: Method, measure: bool) -> list[str]:
     """The names in the state, whose structure is fixed before the number of auxiliary losses is known."""
-    counts = (1, 2) if method.aux_count is None else (method.aux_count,)
-    first, *others = (plan(method, count, dot=lambda a, b: 1.0, measure=measure).diagnostics() for count in counts)
+    now, counts = method.resolve(0), (1, 2) if method.aux_count is None else (method.aux_count,)
+    plans = [plan(now, basis(method, count), dot=lambda a, b: 1.0, measure=measure) for count in counts]
+    first, *others = (step.diagnostics() for step in plans)
     return [name for name in first if all(name in other for other in others)]
 
 

@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
     def pieces(self) -> "Sequence[Block]":
         """A flat block cut into pieces that share its memory, on the CPU; elsewhere the whole block."""
-        if self.size <= PIECE or scalars.is_async(self.device):
+        if self.size <= PIECE or scalars.is_async(self.gradients[0]):
             return [self]
         count = len(self.gradients)
         pieces = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
@@ -71,8 +71,12 @@ class Block(NamedTuple):
 
 def merge_small(blocks: Sequence[Block]) -> list[Block]:
     """Blocks of one type as flat blocks: large ones share their memory, small ones are copied into one."""
-    large = [flatten(block) for block in blocks if block.size >= SMALL]
-    small = [block for block in blocks if block.size < SMALL]
+    large, small = [], []
+    for block in blocks:
+        if block.size < SMALL:
+            small.append(block)
+        else:
+            large.append(flatten(block))
     if not small:
         return large
     rows = zip(*(block.vectors for block in small), strict=True)

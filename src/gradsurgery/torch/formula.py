@@ -1,6 +1,6 @@
 """A method at work: the inner products that it needs in each step, and what follows from their values."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -74,7 +74,6 @@ class Formula:
         method.check_aux_count(aux_count)
         self.method, self.aux_count, self.squares = method, aux_count, squares
         self._scalars, self._measure = scalars, measure
-        self._scheduled = _replace_fields(method, ("lam", "rho"), self._wrap_schedules)
         self.names = basis(method, aux_count)
         """The vectors of a step: its gradients, main first, then the averages."""
         self.gradients = self.names[: 1 + aux_count]
@@ -111,10 +110,9 @@ class Formula:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
             known = dict(zip(self.pairs, values, strict=True))
             step = plan(
-                _replace_fields(self._scheduled, vars(self._scheduled), self._snapshot),
-                self.aux_count,
+                self._read_tensors(self.method.resolve(state.steps)),
+                self.names,
                 dot=lambda a, b: known[a, b],
-                steps=state.steps,
                 mass=state.mass,
                 memory=state.memory,
                 measure=self._measure,
@@ -133,31 +131,19 @@ class Formula:
                 product = product * unscale
         return product
 
-    # Hyperparameters may be tensors, or schedules that return tensors. A step takes their present values: a tensor may
-    # change in place before the diagnostics are read.
+    def _read_tensors(self, method: Method) -> Method:
+        """The method with the present values of tensors, which may change in place before diagnostics are read."""
+        values = {name: self._read(value) for name, value in vars(method).items() if _holds_tensor(value)}
+        return replace(method, **values) if values else method
 
-    def _snapshot(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return self._scalars.snapshot(value)
-        if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
-            return tuple(map(self._snapshot, value))
-        return value
-
-    def _wrap_schedules(self, value: Any) -> Any:
-        if isinstance(value, tuple) and any(map(callable, value)):
-            return tuple(map(self._wrap_schedules, value))
-        return partial(self._call_schedule, value) if callable(value) else value
-
-    def _call_schedule(self, schedule: Callable[[Any], Any], step: Any) -> Any:
-        return self._snapshot(schedule(step))
+    def _read(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self._read, value))
+        return self._scalars.snapshot(value) if isinstance(value, Tensor) else value
 
 
-def _replace_fields(method: Method, names: Iterable[str], change: Callable[[Any], Any]) -> Method:
-    """The method with these fields changed, those of them that it has."""
-    fields = vars(method)
-    values = {name: change(fields[name]) for name in names if name in fields}
-    changed = {name: value for name, value in values.items() if value is not fields[name]}
-    return replace(method, **changed) if changed else method
+def _holds_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or (isinstance(value, tuple) and any(map(_holds_tensor, value)))
 
 
 def _diagnostics(planned: Callable[[], dict[str, Scalar]], sound: Scalar) -> dict[str, Scalar]:

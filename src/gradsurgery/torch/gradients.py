@@ -142,21 +142,23 @@ class _Graph:
     """The part of the autograd graph that the backward pass of some losses visits."""
 
     def __init__(self, losses: Iterable[Tensor]) -> None:
-        self.nodes: set[Node] = set()
-        """The inner nodes, which may hold saved tensors."""
-        self.leaves: dict[int, Tensor] = {}
-        """The leaf tensors by id."""
+        nodes: set[Node] = set()
+        leaves: dict[int, Tensor] = {}
         stack = [loss.grad_fn for loss in losses]
         while stack:
             node = stack.pop()
-            if node is None or node in self.nodes:
+            if node is None or node in nodes:
                 continue
             if next_functions := node.next_functions:
-                self.nodes.add(node)
+                nodes.add(node)
                 for following, _ in next_functions:
                     stack.append(following)
             elif (leaf := getattr(node, "variable", None)) is not None:
-                self.leaves[id(leaf)] = leaf
+                leaves[id(leaf)] = leaf
+        self.nodes = nodes
+        """The inner nodes, which may hold saved tensors."""
+        self.leaves = leaves
+        """The leaf tensors by id."""
 
     def shares_nodes(self, other: "_Graph") -> bool:
         """Whether the backward pass of one frees what the other's needs."""
@@ -187,7 +189,7 @@ def _backward(
             parameter.grad = add_gradients(parameter.grad, gradient)
         return {}
     others = graph.leaves.keys() - {id(parameter) for parameter in parameters}
-    unrestricted = setup.hooked or graph.hides_parameters or (not others and bool(graph.leaves))
+    unrestricted = setup.hooked or (not others and bool(graph.leaves)) or graph.hides_parameters
     inputs = None if unrestricted else _trainable(parameters)
     loss.backward(retain_graph=retain_graph, inputs=inputs)  # type: ignore[no-untyped-call]
     if setup.sharded:  # FSDP2 computes with gathered parameters, which are not those of the user

@@ -7,6 +7,7 @@ every other device they run on 0-d tensors, because reading a value would block 
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -17,15 +18,13 @@ from gradsurgery.scalar import Scalar
 Pairs = tuple[tuple[int, int], ...]
 """Inner products, by the positions of their two factors among the vectors of a block."""
 
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
-_TYPE_CODE = {torch.float32: "f", torch.float64: "d"}
+
+def is_async(tensor: Tensor) -> bool:
+    """True if reading a value of the tensor blocks on its device (anything but the CPU)."""
+    return not tensor.is_cpu
 
 
-def is_async(device: torch.device) -> bool:
-    """True if reading a value blocks on the device (anything but the CPU)."""
-    return device.type != "cpu"
-
-
+@cache
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type to compute in: float32 or wider."""
     return torch.promote_types(dtype, torch.float32)
@@ -49,7 +48,7 @@ class Scalars:
         self.device = device
         self._computed: set[torch.dtype] = set()
         self.include(dtypes)
-        self.is_async = is_async(device)
+        self.is_async = is_async(torch.empty(0, device=device))
         """Whether reading a scalar blocks on the device."""
 
     def include(self, dtypes: Iterable[torch.dtype]) -> None:
@@ -57,13 +56,15 @@ class Scalars:
         self._computed |= {compute_dtype(dtype) for dtype in dtypes}
         self.dtype = torch.float64 if torch.float64 in self._computed else torch.float32
         """The widest type that is computed in."""
+        self._numpy_type = np.float64 if self.dtype == torch.float64 else np.float32
         self._narrowest = torch.float32 if torch.float32 in self._computed else torch.float64
+        self._narrowest_code = "f" if self._narrowest == torch.float32 else "d"
 
     def as_numpy(self, value: Scalar) -> Scalar:
         """A scalar for formulas: numpy's on the CPU, else a 0-d tensor."""
         if self.is_async:
             return self.tensor(value)
-        return _NUMPY[self.dtype](value.item() if isinstance(value, Tensor) else value)
+        return self._numpy_type(value.item() if isinstance(value, Tensor) else value)
 
     def as_float(self, value: Scalar) -> Scalar:
         """A scalar for the passes: Python's on the CPU, else a 0-d tensor."""
@@ -93,4 +94,4 @@ class Scalars:
         """Whether all are finite when rounded to the narrowest type that is computed in."""
         if self.is_async:
             return self.row(values).to(self._narrowest).isfinite().all()
-        return all(map(math.isfinite, array(_TYPE_CODE[self._narrowest], values)))
+        return all(map(math.isfinite, array(self._narrowest_code, values)))

@@ -127,7 +127,7 @@ class Surgery:
         if self._compile:  # fail here rather than in the first step
             for parameter in group.parameters:
                 if parameter.requires_grad:
-                    check_device(parameter.device)
+                    check_device(parameter)
             compiler_command()
         self._scalars.include(parameter.dtype for parameter in group.parameters if parameter.dtype in SUPPORTED)
         part = self._shared if group.method is None else None

@@ -30,7 +30,7 @@ class Eager:
                 vectors = to_compute_dtype(piece.vectors)
                 dots += [torch.dot(vectors[a], vectors[b]) for a, b in self._pairs]
         row = torch.stack(dots).view(-1, len(self._pairs)).sum(0)
-        return row.unbind() if scalars.is_async(row.device) else row.tolist()
+        return row.unbind() if scalars.is_async(row) else row.tolist()
 
     def combine(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
         """Write the direction and update the averages."""

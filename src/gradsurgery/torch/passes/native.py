@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch import scalars
@@ -40,7 +41,7 @@ class Native:
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
         first, self._count = blocks[0], len(pairs)
-        check_device(first.device)
+        check_device(first.gradients[0])
         self._library = compile_kernel(len(first.gradients), len(first.averages), pairs, first.dtype)
         sizes = array("q", [block.gradients[0].numel() for block in blocks])
         pointers = array("q", [vector.data_ptr() for block in blocks for vector in (*block[0], *block[1])])
@@ -59,10 +60,12 @@ class Native:
         self._library.combine(*self._table, _address(factors), keep, take if unscale is None else take * unscale)
 
 
-def check_device(device: torch.device) -> None:
-    """Raise unless the kernel runs on this device."""
-    if scalars.is_async(device):
-        raise ValueError(f"compile=True is for parameters on the CPU, but got one on {device}: leave compile out there")
+def check_device(tensor: Tensor) -> None:
+    """Raise unless the kernel can read this tensor."""
+    if scalars.is_async(tensor):
+        raise ValueError(
+            f"compile=True is for parameters on the CPU, but got one on {tensor.device}: leave compile out there"
+        )
 
 
 def compiler_command() -> list[str]:
