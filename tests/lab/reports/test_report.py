@@ -123,7 +123,7 @@ def test_the_data_hold_every_run_with_finite_losses(page):
 
 def test_the_header_states_what_was_run(page):
     text = " ".join("".join(page.text).split())
-    for fact in ("Problem lipschitz", "Scale demo", "Runs 60", "Seeds 3", "λ 5 from 0.001 to 10", "ρ 0.01"):
+    for fact in ("Problem lipschitz", "Scale demo", "Runs 60", "Seeds 3", "λ 5 values from 0.001 to 10", "ρ 0.01"):
         assert fact.replace(" ", "") in text.replace(" ", "")
     assert "On train losses bloop has the largest hypervolume" in text
     assert "1 of 60 runs diverged: the final losses are not finite. The first is pcgrad, λ = 10, seed 1." in text

@@ -13,14 +13,12 @@ from gradsurgery.lab.data.shuffle import epoch_indices
 from gradsurgery.lab.data.text.builtin import DOCUMENTS
 from gradsurgery.lab.data.text.corpus import Bytes, Corpus, pack, pack_on_disk
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.transformer import Decoder, TransformerConfig
+from gradsurgery.lab.models.transformer import Decoder
 from gradsurgery.lab.problems.language import Settings
-from gradsurgery.lab.train.chunking import chunk_steps
-from gradsurgery.lab.train.evaluation import mean_losses
-from gradsurgery.lab.train.training import Loss, Training, Tree
+from gradsurgery.lab.tasks.two_corpora import ROLES, train_on_two_corpora, transformer_config
+from gradsurgery.lab.train.training import Training
 
 BYTES = 256
-ROLES = ("main", "aux")
 
 
 def load_corpus(name: str, data_dir: Path | None, *, length: int, limit: int | None, spread: bool) -> Corpus:
@@ -50,7 +48,7 @@ def next_byte_loss(model: Decoder, windows: jax.Array) -> jax.Array:
 
 def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load both corpora and prepare training."""
-    config = TransformerConfig(settings.layers, settings.heads, settings.width, settings.hidden)
+    config = transformer_config(settings)
     network = Functional(lambda rngs: Decoder(config, tokens=BYTES, length=settings.length, rngs=rngs))
     names = {"main": settings.main_data, "aux": settings.aux_data}
     limits = {"main": settings.main_documents, "aux": settings.aux_documents}
@@ -67,12 +65,6 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
         for split, corpora in (("train", train), ("test", test))
     }
 
-    def loss(role: str) -> Loss:
-        return lambda params, extra, data, batch: (next_byte_loss(network(params, extra), batch[role]), extra)
-
-    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
-        return mean_losses(lambda batch: next_byte_loss(network(params, extra), batch), data, lambda batch: batch.size)
-
     def batches(seed: int, start: int) -> Iterator[dict[str, Bytes]]:
         for step in count(start):
             yield {
@@ -80,17 +72,11 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
                 for index, (role, corpus) in enumerate(train.items())
             }
 
-    chunks, steps = chunk_steps(settings.steps, settings.rows)
-    return Training(
+    return train_on_two_corpora(
+        settings,
         init=network.init,
-        losses=[loss(role) for role in ROLES],
-        data=evaluation_windows,
-        data_axis=1,
+        batch_loss=lambda params, extra, windows: next_byte_loss(network(params, extra), windows),
         batches=batches,
-        optimiser=lambda lam: optax.adam(settings.learning_rate),
-        evaluate=evaluate,
-        chunks=chunks,
-        steps=steps,
-        scan=True,
-        sharded=settings.sharded,
+        evaluation_batches=evaluation_windows,
+        weight=lambda windows: windows.size,
     )

@@ -14,17 +14,14 @@ from gradsurgery.lab.data.text.bitext import Bitext
 from gradsurgery.lab.data.text.pairs import PairBatch, TokenizedPairs, tokenize_on_disk
 from gradsurgery.lab.data.text.tokenizer import PAD, train_tokenizer
 from gradsurgery.lab.models.functional import Functional
-from gradsurgery.lab.models.transformer import TransformerConfig
 from gradsurgery.lab.models.translator import Translator, translate_greedily
 from gradsurgery.lab.problems.translation import Settings
 from gradsurgery.lab.tasks.bleu import BleuScorer
+from gradsurgery.lab.tasks.two_corpora import ROLES, train_on_two_corpora, transformer_config
 from gradsurgery.lab.train.buckets import bucketed
 from gradsurgery.lab.train.chunked import Outcome
-from gradsurgery.lab.train.chunking import chunk_steps
-from gradsurgery.lab.train.evaluation import mean_losses
-from gradsurgery.lab.train.training import Loss, Training, Tree
+from gradsurgery.lab.train.training import Training, Tree
 
-ROLES = ("main", "aux")
 TOKENIZER_PAIRS = 1_000_000
 """Maximum number of pairs of each corpus that the vocabulary is learned from."""
 SAMPLES = 3
@@ -76,18 +73,10 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
         for role, pairs in corpora.items()
     }
 
-    config = TransformerConfig(settings.layers, settings.heads, settings.width, settings.hidden)
+    config = transformer_config(settings)
     tokens, length = vocabulary.get_vocab_size(), settings.length
     network = Functional(lambda rngs: Translator(config, tokens=tokens, length=length, rngs=rngs))
     batch_loss = bucketed(lambda params, extra, batch: cross_entropy(network(params, extra), batch), cut, limits)
-
-    def loss(role: str) -> Loss:
-        return lambda params, extra, data, batch: (batch_loss(params, extra, batch[role]), extra)
-
-    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
-        return mean_losses(
-            lambda batch: batch_loss(params, extra, batch), data, lambda batch: jnp.sum(batch.target != PAD)
-        )
 
     def batches(seed: int, start: int) -> Iterator[Tree]:
         for step in count(start):
@@ -110,18 +99,12 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
             samples += translations[:SAMPLES]
         return Outcome(scores, tuple(samples))
 
-    chunks, steps = chunk_steps(settings.steps, settings.rows)
-    return Training(
+    return train_on_two_corpora(
+        settings,
         init=network.init,
-        losses=[loss(role) for role in ROLES],
-        data=evaluation_pairs,
-        data_axis=1,
+        batch_loss=batch_loss,
         batches=batches,
-        optimiser=lambda lam: optax.adam(settings.learning_rate),
-        evaluate=evaluate,
-        chunks=chunks,
-        steps=steps,
-        scan=True,
+        evaluation_batches=evaluation_pairs,
+        weight=lambda batch: jnp.sum(batch.target != PAD),
         final_metrics=final_metrics if settings.translated else None,
-        sharded=settings.sharded,
     )
