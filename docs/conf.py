@@ -37,8 +37,6 @@ html_copy_source = False
 html_show_copyright = False
 html_show_search_summary = False  # would need a server: the search itself works from a folder
 
-suppress_warnings = ["toc.not_included"]
-
 
 def add_playground(app: Sphinx, pagename: str, *_: object) -> None:
     """Load the playground's script on its page."""
