@@ -14,11 +14,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply_jax, apply_torch, lipschitz_epoch, memory, scaling, two_heads, whole_step
+from benchmarks import apply_jax, apply_torch, lipschitz_epoch, memory, scaling, trainer, two_heads, whole_step
 from benchmarks.chart import draw
 from benchmarks.harness import Measure, Plan
 
-BENCHMARKS = (apply_torch, apply_jax, memory, whole_step, two_heads, lipschitz_epoch, scaling)
+BENCHMARKS = (apply_torch, apply_jax, memory, whole_step, two_heads, trainer, lipschitz_epoch, scaling)
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
 def about() -> dict[str, object]:
     """What the figures were measured with."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    names = ("gradsurgery", "torch", "torchjd", "jax", "jaxlib", "optax", "numpy")
+    names = ("gradsurgery", "torch", "torchjd", "jax", "jaxlib", "optax", "numpy", "transformers", "accelerate")
     return {
         "when": datetime.now(UTC).date().isoformat(),
         "commit": commit.stdout.strip(),
