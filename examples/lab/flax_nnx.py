@@ -1,7 +1,9 @@
 """JAX with Flax NNX: read digits (main) with small weights (aux).
 
-python examples/lab/flax_nnx.py
-gradsurgery sweep examples/lab/flax_nnx.py:small_weights --seeds 0,1,2
+    python examples/lab/flax_nnx.py
+    gradsurgery sweep examples/lab/flax_nnx.py:small_weights --seeds 0,1,2
+
+The surgery is the first part of the optax chain; ``tx.update`` takes both gradients.
 """
 
 import jax
@@ -20,7 +22,7 @@ from gradsurgery import lab
     aux="half the squared weights",
     settings={"epochs": 5, "learning_rate": 0.2, "batch": 64},
     lams="relative:0.1:1:2log",
-    rhos=[0.1],  # a run is short, so the average has to be quick
+    rhos=[0.1],  # short runs need a fast average
 )
 def small_weights(run):
     """A small network with small weights."""

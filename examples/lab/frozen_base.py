@@ -4,8 +4,8 @@
     gradsurgery sweep examples/lab/frozen_base.py:frozen_base --set epochs=5
 
 A base that has learned the digits 0 to 4 stays frozen. A new layer and a new head learn all ten (main), and stay close
-to where they began (aux). A run that is killed continues from its last epoch: optimizer, surgery and the state of the
-random numbers are in its checkpoint, so it ends with the same numbers.
+to where they began (aux). A run that is killed continues from its last epoch and ends with the same numbers: the
+checkpoint holds model, optimizer, surgery and the state of the random number generator.
 """
 
 import os
@@ -24,7 +24,7 @@ train, test = torch.arange(1297), torch.arange(1297, len(x))
 
 
 def pretrained() -> nn.Module:
-    """The base, trained on five of the ten digits."""
+    """Return the base, trained on five of the ten digits."""
     torch.manual_seed(0)
     base, head = nn.Sequential(nn.Linear(64, 32), nn.ReLU()), nn.Linear(32, 5)
     optimizer = torch.optim.SGD([*base.parameters(), *head.parameters()], lr=0.5)
@@ -41,7 +41,7 @@ def pretrained() -> nn.Module:
     aux="squared distance to the start",
     settings={"epochs": 4, "learning_rate": 0.05},
     lams="relative:0.1:1:2log",
-    rhos=[0.1],  # a run is short, so the average has to be quick
+    rhos=[0.1],  # short runs need a fast average
 )
 def frozen_base(run):
     """Fine-tune a layer and a head on a frozen base."""

@@ -17,7 +17,7 @@ from gradsurgery import lab
     aux="squared distance to a guess",
     settings={"steps": 200, "rate": 0.05},
     lams="relative:0.1:1:2log",
-    rhos=[0.1],  # a run is short, so the average has to be quick
+    rhos=[0.1],  # short runs need a fast average
 )
 def least_squares(run):
     """Least squares with a guess."""

@@ -20,7 +20,7 @@ from gradsurgery import lab
     aux="cross-entropy of its parity",
     settings={"epochs": 5, "learning_rate": 0.2, "batch": 64},
     lams="relative:0.1:1:2log",
-    rhos=[0.1],  # a run is short, so the average has to be quick
+    rhos=[0.1],  # short runs need a fast average
 )
 def two_heads(run):
     """A digit and its parity, from one trunk."""

@@ -60,7 +60,7 @@ def test_the_rhos_of_a_scale_apply_to_your_own_method_with_an_average(monkeypatc
         lam: float
         rho: float | None = 0.5
 
-    monkeypatch.setitem(method._own, "own_average", own_average)
+    monkeypatch.setitem(method._registered, "own_average", own_average)
     (run,) = specs(problem("lipschitz"), "demo", methods=["own_average"], lams=(0.1,), seeds=(0,))
     assert run.rho == 0.03
 

@@ -1,4 +1,4 @@
-"""A byte-level language model on two corpora: one large and generic, one small enough to overfit.
+"""A byte-level language model on two corpora: a large, generic one and one that is small enough to overfit.
 
     main = next-byte loss on the large corpus,   aux = next-byte loss on the small one
 
@@ -26,11 +26,11 @@ class Settings(TransformerSettings):
     main_data: Name
     """``python-sources``, ``python-topics``, or the hub id of a dataset with a column ``text``."""
     main_documents: Count
-    """Documents to train on, at most."""
+    """Maximum number of documents to train on."""
     aux_data: Name
     """As ``main_data``."""
     aux_documents: Count
-    """Documents to train on, at most; evenly spaced over the dataset, since news are sorted by date."""
+    """Maximum number of documents to train on, evenly spaced over the dataset, because news are sorted by date."""
     length: Count
     """Bytes in a window."""
 

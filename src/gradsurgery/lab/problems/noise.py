@@ -1,4 +1,4 @@
-"""What gradient noise does to a projection on the current gradient: it loses main, and becomes mixed training.
+"""Gradient noise turns a projection on the current gradient into mixed training: the noise hides main.
 
 E[g_main + lam pi(g_aux; g_main + sigma eps)]
 

@@ -12,9 +12,9 @@ class ResidualNetworkSettings:
     """A residual network trained by SGD with Nesterov momentum 0.9, warm-up and cosine decay."""
 
     train_images: Count
-    """Images to train on, at most."""
+    """Maximum number of images to train on."""
     test_images: Count
-    """Images to hold out, at most."""
+    """Maximum number of held-out images."""
     blocks: Annotated[str, Text(r"[1-9]\d*(,[1-9]\d*)*", "the number of blocks in each stage, such as 3,4,6,3")]
     """Blocks in each stage, such as 3,4,6,3."""
     bottleneck: Switch
@@ -30,11 +30,11 @@ class ResidualNetworkSettings:
     learning_rate: PositiveFloat
     """At the end of the warm-up."""
     margin: CountOrZero
-    """Pixels by which crops of images in memory are shifted, at most."""
+    """Maximum shift of a random crop in pixels, for images in memory."""
     rows_per_epoch: Count
     """How often losses are recorded."""
     evaluated: Count
-    """Images that each evaluation looks at, from the training set and from the held-out set."""
+    """Images in an evaluation, from the training set and from the held-out set each."""
 
     def __post_init__(self) -> None:
         chunk_epochs(self.epochs, self.train_images, self.batch, self.rows_per_epoch)

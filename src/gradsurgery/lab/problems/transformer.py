@@ -27,7 +27,7 @@ class TransformerSettings:
     rows: Count
     """How often losses are recorded; a divisor of the steps."""
     evaluated: Count
-    """Batches of each corpus and split that each evaluation looks at."""
+    """Batches of each corpus and split in an evaluation."""
     sharded: Switch
     """True to split parameters, averages and optimiser state over the devices."""
 

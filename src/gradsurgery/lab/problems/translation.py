@@ -30,17 +30,17 @@ class Settings(TransformerSettings):
     main_data: Name
     """``number-cardinals``, ``number-years``, or the hub id of a dataset with a column ``translation``."""
     main_pairs: Count
-    """Pairs to train on, at most."""
+    """Maximum number of pairs to train on."""
     aux_data: Name
     """As ``main_data``."""
     aux_pairs: Count
-    """Pairs to train on, at most; evenly spaced over the dataset, since news are sorted by date."""
+    """Maximum number of pairs to train on, evenly spaced over the dataset, because news are sorted by date."""
     vocabulary: Annotated[int, Whole(least=259, most=2**16 - 1)]
     """Tokens, of which 256 are bytes and 3 are special; they are stored as 16-bit numbers."""
     length: Count
     """Tokens of the longest sentence; pairs with a longer one are left out."""
     buckets: Annotated[int, Whole(most=8)]
-    """Ranges of lengths that batches are drawn from; each is compiled separately."""
+    """Number of length ranges; all pairs of a batch are in one range, and each is compiled separately."""
     translated: CountOrZero
     """Held-out sentences of each corpus that are translated for BLEU at the end; 0 for none."""
     bleu: Name
