@@ -1,6 +1,7 @@
 """Our snippets beside those of other libraries run, and train alike where the other library is installed."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -92,3 +93,18 @@ def test_the_transformation_in_place_of_ml_bloop_takes_a_step():
     names = {"optax": optax, "params": jnp.zeros(2), "main_grads": main, "aux_grads": aux}
     exec(compile(ours, "coming-from.md", "exec"), names)
     assert_allclose(names["params"], -0.1 * gs.Reference(gs.bloop(lam=0.3, rho=0.1))(main, aux), rtol=1e-6)
+
+
+ROWS = re.findall(r"^\| TorchJD's `(.*?)` \| `(.*?)` \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), ROWS)
+def test_a_row_of_the_table_gives_the_same_direction(theirs, ours):
+    aggregation = pytest.importorskip("torchjd.aggregation")
+    pair = torch.tensor([[1.0, 0.5, 0.0], [-3.0, 2.0, 1.0]], dtype=torch.float64)
+    expected = eval(theirs, {**vars(aggregation), "tensor": partial(torch.tensor, dtype=torch.float64)})(pair)
+    assert_allclose(gs.Reference(eval(ours, {"gs": gs}))(*pair.numpy()), expected.numpy(), atol=1e-3)
+
+
+def test_the_table_has_five_rows_for_torchjd():
+    assert len(ROWS) == 5
