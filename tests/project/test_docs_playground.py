@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradsurgery as gs
-from tests.project.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
+from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
 from tests.project.snippets import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api")

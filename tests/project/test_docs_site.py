@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.project.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
+from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
 from tests.project.snippets import ROOT
 
 pytest.importorskip("sphinx")

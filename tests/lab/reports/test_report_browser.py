@@ -1,17 +1,16 @@
 """The report in a real browser: headless Chromium, driven by playwright."""
 
 import itertools
-import shutil
 from dataclasses import replace
 
 import pytest
 
 from gradsurgery.lab.reports.recommend import recommend
 from gradsurgery.lab.reports.report import write_report
+from tests.browser import CHROMIUM, launch
 from tests.lab.reports.synthetic_runs import ending, main_alone, run, sweep
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
@@ -41,8 +40,7 @@ REPORTS = {
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = launch(driver)
         yield browser
         browser.close()
 
