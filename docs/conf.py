@@ -25,6 +25,7 @@ copybutton_prompt_text = r">>> |\.\.\. "
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 90  # longer ones have a line for each parameter
 
 highlight_language = "none"
 
