@@ -22,15 +22,17 @@ BENCHMARKS = (apply_torch, apply_jax, memory, whole_step, two_heads, trainer, li
 
 
 def main() -> None:
-    """Measure, print, and keep."""
+    """Run the benchmarks, print the table, write the record and the chart."""
     parser = argparse.ArgumentParser(description="How fast gradsurgery is, as ratios.")
-    parser.add_argument("--quick", action="store_true", help="once and small, to see that it runs")
-    parser.add_argument("--folder", type=Path, default=Path("docs/speed"), help="where record and chart go")
+    parser.add_argument("--quick", action="store_true", help="one repetition of small cases, to check that they run")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("docs/speed"), help="where to write the record and the chart"
+    )
     options = parser.parse_args()
     plan = Plan(options.quick)
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     console = Console()
-    table = Table("measure", "median", "from … to", "in", "should be", "", box=None)
+    table = Table("measure", "median", "range", "relative to", "goal", "", box=None)
     lines: dict[str, list[Measure]] = {}
     for benchmark in BENCHMARKS:
         name = benchmark.__name__.rpartition(".")[2]
@@ -38,18 +40,19 @@ def main() -> None:
         lines[name] = benchmark.measure(plan)
         for line in lines[name]:
             spread = f"{min(line.ratios):.3g} … {max(line.ratios):.3g}" if len(line.ratios) > 1 else ""
-            seen = ("reached" if line.reached else "missed") if line.reach else ""
-            table.add_row(line.name, f"{line.median:.3g}", spread, line.unit, line.reach, seen)
+            verdict = ("reached" if line.reaches_goal else "missed") if line.goal else ""
+            table.add_row(line.name, f"{line.median:.3g}", spread, line.unit, line.goal, verdict)
     console.print(table)
     options.folder.mkdir(parents=True, exist_ok=True)
-    record = {"about": about(), "measures": {name: [asdict(line) for line in some] for name, some in lines.items()}}
+    measures = {name: [asdict(line) for line in benchmark] for name, benchmark in lines.items()}
+    record = {"about": environment(), "measures": measures}
     (options.folder / "record.json").write_text(json.dumps(record, indent=1) + "\n")
     draw(lines, options.folder / "chart.png")
     console.print(f"record and chart: {options.folder}", highlight=False)
 
 
-def about() -> dict[str, object]:
-    """What the figures were measured with."""
+def environment() -> dict[str, object]:
+    """The date, commit, versions and machine of a measurement."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     names = ("gradsurgery", "torch", "torchjd", "jax", "jaxlib", "optax", "numpy", "transformers", "accelerate")
     return {

@@ -28,9 +28,9 @@ def measure(plan: Plan) -> list[Measure]:
     params = [jnp.zeros(shape) for shape in shapes]
     words = sum(map(math.prod, shapes))
     add = in_place_add(WORDS * words)
-    began = time.perf_counter()
+    start = time.perf_counter()
     step = stepping(params, gs.bloop(lam=0.1))
-    compiling = time.perf_counter() - began
+    compiling = time.perf_counter() - start
     rivals = {
         "floor": lambda: [add() for _ in range(STEPS)],
         "jax": step,
@@ -39,9 +39,11 @@ def measure(plan: Plan) -> list[Measure]:
         "call, aux donated": calling(params, gs.bloop(lam=0.1), "state", "aux"),
     }
     seconds = interleaved(rivals, (plan.repetitions + 1) // 2)
-    own = [a - b for a, b in zip(ratios(seconds, "jax", "floor"), ratios(seconds, "gradients", "floor"), strict=True)]
+    surgery = [
+        a - b for a, b in zip(ratios(seconds, "jax", "floor"), ratios(seconds, "gradients", "floor"), strict=True)
+    ]
     return [
-        Measure("jax: a step within jit", own, "traffic", at_most=1.8),
+        Measure("jax: a step within jit", surgery, "traffic", at_most=1.8),
         Measure("jax: compilation", [compiling], "seconds", at_most=20),
         *(
             Measure(
@@ -85,20 +87,20 @@ def making(params: list[jax.Array]) -> Action:
 
 def repeated(step: Callable[..., tuple], params: list[jax.Array], state: Any) -> Action:
     """Several steps as one compiled function that reuses the memory of its input."""
-    given = factors(params, 0), factors(params, 1)
+    main_and_aux = factors(params, 0), factors(params, 1)
 
-    def steps(held: tuple, main: Factors, aux: Factors) -> tuple:
-        def body(held: tuple, count: jax.Array) -> tuple[tuple, None]:
-            return step(*held, gradient(main, params, count), gradient(aux, params, count)), None
+    def steps(carry: tuple, main: Factors, aux: Factors) -> tuple:
+        def body(carry: tuple, count: jax.Array) -> tuple[tuple, None]:
+            return step(*carry, gradient(main, params, count), gradient(aux, params, count)), None
 
-        return jax.lax.scan(body, held, jnp.arange(STEPS))[0]
+        return jax.lax.scan(body, carry, jnp.arange(STEPS))[0]
 
-    held = [jax.tree.map(jnp.copy, (params, state))]
-    compiled = jax.jit(steps, donate_argnums=0).lower(held[0], *given).compile()
+    carry = jax.tree.map(jnp.copy, (params, state))
+    compiled = jax.jit(steps, donate_argnums=0).lower(carry, *main_and_aux).compile()
 
     def run() -> None:
-        held[0] = compiled(held[0], *given)
-        jax.block_until_ready(held)
+        nonlocal carry
+        carry = jax.block_until_ready(compiled(carry, *main_and_aux))
 
     return run
 
@@ -108,14 +110,14 @@ def calling(params: list[jax.Array], method: gs.Method, *donated: str) -> Action
     tx = gsj.surgery(method)
     main, aux = (gradient(factors(params, seed), params, jnp.zeros(())) for seed in (0, 1))
     update = jax.jit(lambda main, aux, state: tx.update(main, state, aux=aux), donate_argnames=donated)
-    held = [tx.init(params)]
+    state = tx.init(params)
 
     def prepare() -> Action:
-        own = jax.block_until_ready(jax.tree.map(jnp.copy, aux))
+        aux_copy = jax.block_until_ready(jax.tree.map(jnp.copy, aux))  # it may be donated
 
         def run() -> None:
-            direction, held[0] = update(main, own, held[0])
-            jax.block_until_ready((direction, held[0]))
+            nonlocal state
+            _, state = jax.block_until_ready(update(main, aux_copy, state))
 
         return run
 

@@ -22,11 +22,11 @@ def measure(plan: Plan) -> list[Measure]:
         "floor": in_place_add(WORDS * sum(map(math.prod, shapes))),
         "eager": applying(gradients, compiled=False),
     }
-    began = time.perf_counter()
+    start = time.perf_counter()
     rivals["compiled"] = applying(gradients, compiled=True)
     for _ in range(2):
         rivals["compiled"]()()
-    compiling = time.perf_counter() - began
+    compiling = time.perf_counter() - start
     for aggregator in (PCGrad(), MGDA(), UPGrad()):
         rivals[f"TorchJD {type(aggregator).__name__}"] = aggregating(gradients, aggregator)
     seconds = interleaved(rivals, plan.repetitions)
@@ -46,14 +46,14 @@ def measure(plan: Plan) -> list[Measure]:
 
 def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.Method | None = None) -> Action:
     """``apply()`` on gradients as ``backward`` gathers them."""
-    parameters = [torch.nn.Parameter(torch.zeros_like(one)) for one in gradients[0]]
+    parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients[0]]
     surgery = gst.Surgery(parameters, method or gs.bloop(lam=0.1), compile=compiled)
-    own = [[one.clone() for one in loss] for loss in gradients]
+    copies = [[gradient.clone() for gradient in loss] for loss in gradients]  # apply() writes over them
 
     def prepare() -> Action:
         for parameter in parameters:
             parameter.grad = None
-        surgery._gatherer.gradients = [list(loss) for loss in own]
+        surgery._gatherer.gradients = [list(loss) for loss in copies]
         return surgery.apply
 
     return prepare
@@ -63,9 +63,9 @@ def aggregating(gradients: list[list[torch.Tensor]], aggregator: torch.nn.Module
     """The direction by TorchJD: build a matrix with a row for each loss, aggregate it, and split the result."""
 
     def aggregate() -> None:
-        matrix = torch.stack([torch.cat([one.flatten() for one in loss]) for loss in gradients])
+        matrix = torch.stack([torch.cat([gradient.flatten() for gradient in loss]) for loss in gradients])
         direction = aggregator(matrix)
-        parts = direction.split([one.numel() for one in gradients[0]])
+        parts = direction.split([gradient.numel() for gradient in gradients[0]])
         for part, like in zip(parts, gradients[0], strict=True):
             part.view_as(like)
 

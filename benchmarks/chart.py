@@ -1,4 +1,4 @@
-"""The chart for the docs: what a step costs over the number of parameters and of levels, and beside its rivals."""
+"""The chart for the docs: what a step costs over the number of parameters and of levels, and compared its rivals."""
 
 from pathlib import Path
 
@@ -13,22 +13,22 @@ COLOURS = {"eager": "#d55e00", "compiled": "#0072b2"}
 
 
 def draw(lines: dict[str, list[Measure]], path: Path) -> None:
-    """Three panels; bars hold the middle half of the ratios seen."""
+    """Draw three panels; error bars span the middle half of the ratios."""
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(9, 3), layout="constrained")
         parameters, levels, rivals = figure.subplots(1, 3, width_ratios=(1, 1, 1.3))
         for way, colour in COLOURS.items():
-            some = [line for line in lines["scaling"] if line.name.startswith(f"torch, {way}")]
-            _curve(parameters, [line for line in some if line.name.endswith("parameters")], way, colour)
-            _curve(levels, [line for line in some if line.name.endswith("levels")], way, colour)
+            points = [line for line in lines["scaling"] if line.name.startswith(f"torch, {way}")]
+            _curve(parameters, [line for line in points if line.name.endswith("parameters")], way, colour)
+            _curve(levels, [line for line in points if line.name.endswith("levels")], way, colour)
         parameters.set(xscale="log", yscale="log", xlabel="parameters", ylabel="time / its memory traffic")
         parameters.legend(frameon=False)
         levels.set(xlabel="levels of bloop")
-        beside = [line for line in lines["apply_torch"] if line.name.endswith("/ our compiled apply()")]
-        beside.sort(key=lambda line: line.median)
-        names = ["gradsurgery, compiled", *(line.name.removeprefix("torch: ").split(" /")[0] for line in beside)]
+        compared = [line for line in lines["apply_torch"] if line.name.endswith("/ our compiled apply()")]
+        compared.sort(key=lambda line: line.median)
+        names = ["gradsurgery, compiled", *(line.name.removeprefix("torch: ").split(" /")[0] for line in compared)]
         colours = [COLOURS.get(name.removeprefix("gradsurgery, "), "#b0b0b0") for name in names]
-        bars = rivals.barh(names, [1.0, *(line.median for line in beside)], color=colours)
+        bars = rivals.barh(names, [1.0, *(line.median for line in compared)], color=colours)
         rivals.bar_label(bars, fmt="%.1f", padding=3)
         rivals.invert_yaxis()
         rivals.margins(x=0.12)

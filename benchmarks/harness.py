@@ -1,4 +1,4 @@
-"""Rivals in turn in one process: warmed up, the order rotating, every repetition kept."""
+"""Times rivals in turn in one process: after a warm-up, in rotating order, keeping every repetition."""
 
 import statistics
 import time
@@ -12,31 +12,31 @@ Action = Callable[[], object]
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: a ratio that was measured several times, and what it should be."""
+    """One line of the table: a ratio, measured several times, and its goal."""
 
     name: str
     ratios: list[float]
     unit: str
-    """What the ratio is to."""
+    """What the ratio is relative to."""
     at_most: float | None = None
     at_least: float | None = None
     note: str = ""
 
     @property
     def median(self) -> float:
-        """The middle one, which a disturbance on a shared machine does not move."""
+        """The median: a disturbance on a shared machine does not move it."""
         return statistics.median(self.ratios)
 
     @property
-    def reach(self) -> str:
-        """What it should be, in words."""
+    def goal(self) -> str:
+        """The goal in words; empty if there is none."""
         if self.at_most is not None:
             return f"at most {self.at_most:g}"
         return "" if self.at_least is None else f"at least {self.at_least:g}"
 
     @property
-    def reached(self) -> bool:
-        """Whether it is what it should be; a line without a goal is."""
+    def reaches_goal(self) -> bool:
+        """Whether the median reaches the goal; True if there is none."""
         return (self.at_most is None or self.median <= self.at_most) and (
             self.at_least is None or self.median >= self.at_least
         )
@@ -44,17 +44,17 @@ class Measure:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to do: everything, or one repetition of something small to see that it runs."""
+    """How much to measure: everything, or one repetition of small cases, to check that they run."""
 
     quick: bool = False
 
     @property
     def repetitions(self) -> int:
-        """For what takes less than a second; benchmarks that take longer do fewer."""
+        """For actions that take less than a second; slower benchmarks do fewer."""
         return 1 if self.quick else 21
 
     def shapes(self) -> list[tuple[int, ...]]:
-        """Tensors to measure the passes on: a ResNet50's 161 of mixed sizes, with 25,557,032 parameters in all."""
+        """The shapes of the tensors to measure the passes on: a ResNet50's 161, with 25,557,032 elements in all."""
         return resnet50()[:12] if self.quick else resnet50()
 
 
@@ -73,37 +73,37 @@ def resnet50() -> list[tuple[int, ...]]:
 
 
 def interleaved(rivals: Mapping[str, Action], repetitions: int, warmup: int = 3) -> dict[str, list[float]]:
-    """Seconds that each rival takes, each repetition right beside those of the others.
+    """The seconds that each rival takes in each repetition. Repetitions of different rivals alternate.
 
-    An action may return a function: it is then the part that counts, and what came before it was preparation.
+    An action may return a function: then only that function is timed, and the action itself is preparation.
     """
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     names = list(rivals)
     for repetition in range(min(warmup, repetitions) + repetitions):
         for name in names:
-            taken = _timed(rivals[name])
+            duration = _time(rivals[name])
             if repetition >= min(warmup, repetitions):
-                seconds[name].append(taken)
+                seconds[name].append(duration)
         names.append(names.pop(0))
     return seconds
 
 
-def _timed(action: Action) -> float:
-    began = time.perf_counter()
-    counted = action()
-    if callable(counted):
-        began = time.perf_counter()
-        counted()
-    return time.perf_counter() - began
+def _time(action: Action) -> float:
+    start = time.perf_counter()
+    timed_part = action()
+    if callable(timed_part):
+        start = time.perf_counter()
+        timed_part()
+    return time.perf_counter() - start
 
 
 def ratios(seconds: Mapping[str, list[float]], of: str, to: str) -> list[float]:
-    """One rival's time over another's, repetition by repetition."""
+    """One rival's time divided by another's, for each repetition."""
     return [a / b for a, b in zip(seconds[of], seconds[to], strict=True)]
 
 
 def in_place_add(words: int) -> Action:
-    """The yardstick: an addition in place that reads and writes about so many words in all, on all threads.
+    """The yardstick: an addition in place, on all threads, that reads and writes about this many words in all.
 
     It moves three words for each element. On machines where reading is the bottleneck and writing is free, no
     combination of passes that reads six words for every two that it writes comes nearer than 1.1 times this.

@@ -45,25 +45,25 @@ def measure(plan: Plan) -> list[Measure]:
     )
     run = specs(problem("lipschitz"), "laptop", methods=["bloop"], lams=[0.1], seeds=[0])[0]
     state, _ = task.start(run)
-    anew, compiled, alone = [], [], []
+    with_compilation, without_compilation, one_thread = [], [], []
     for epoch in range(2 if plan.quick else 4):
         with threadpool_limits(1, "blas"):  # as in the lab; here another library may have been loaded before it
-            began = time.perf_counter()
+            start = time.perf_counter()
             state, _ = task.advance(run, state, epoch)
-            ours = time.perf_counter() - began
+            ours = time.perf_counter() - start
         if epoch == 0:
-            continue  # this one compiles
+            continue  # the first epoch compiles
         batches = epoch_batches(examples, batch, 0, epoch)
         with threadpool_limits(os.cpu_count(), "blas"):
             compiling, stepping = plain_epoch(data, batches)
-        anew.append((compiling + stepping) / ours)
-        compiled.append(stepping / ours)
+        with_compilation.append((compiling + stepping) / ours)
+        without_compilation.append(stepping / ours)
         with threadpool_limits(1, "blas"):
-            alone.append(sum(plain_epoch(data, batches)) / ours)
+            one_thread.append(sum(plain_epoch(data, batches)) / ours)
     return [
-        Measure("an epoch of lipschitz the plain way / ours", anew, "times", at_least=8),
-        Measure("the same, the plain way compiled beforehand", compiled, "times"),
-        Measure("the same, the plain way with one thread for linear algebra", alone, "times"),
+        Measure("an epoch of lipschitz the plain way / ours", with_compilation, "times", at_least=8),
+        Measure("the same, the plain way compiled beforehand", without_compilation, "times"),
+        Measure("the same, the plain way with one thread for linear algebra", one_thread, "times"),
     ]
 
 
@@ -83,10 +83,10 @@ def plain_epoch(data: dict[str, jax.Array], batches: Any) -> tuple[float, float]
     params, _ = lipschitz.init(jax.random.key(0), 784)
     state = tx.init(params)
     images, labels = data["train_images"], data["train_labels"]
-    began = time.perf_counter()
+    start = time.perf_counter()
     compiled = step.lower(params, state, images[batches[0]], labels[batches[0]]).compile()
-    middle = time.perf_counter()
+    compiled_at = time.perf_counter()
     for batch in batches:
         params, state = compiled(params, state, images[batch], labels[batch])
     jax.block_until_ready(params)
-    return middle - began, time.perf_counter() - middle
+    return compiled_at - start, time.perf_counter() - compiled_at

@@ -13,12 +13,12 @@ def measure(plan: Plan) -> list[Measure]:
     deep = 10**4 if plan.quick else 4 * 10**6
     points = {f"{size:.0e} parameters": _rivals(size, levels=1) for size in sizes}
     points |= {f"{levels} levels": _rivals(deep, levels) for levels in range(1, 6)}
-    rivals = {f"{way}: {what}": action for what, some in points.items() for way, action in some.items()}
+    rivals = {f"{way}: {point}": action for point, actions in points.items() for way, action in actions.items()}
     seconds = interleaved(rivals, plan.repetitions)
     return [
-        Measure(f"torch, {way}: {what}", ratios(seconds, f"{way}: {what}", f"floor: {what}"), "traffic")
-        for what, some in points.items()
-        for way in some
+        Measure(f"torch, {way}: {point}", ratios(seconds, f"{way}: {point}", f"floor: {point}"), "traffic")
+        for point, actions in points.items()
+        for way in actions
         if way != "floor"
     ]
 

@@ -26,14 +26,14 @@ SMALL_MODEL = {
 def measure(plan: Plan) -> list[Measure]:
     """The lines of the table."""
     lines = []
-    for name, problem, often in (
+    for name, problem, rounds in (
         ("torch, transformer of 10 million", torch_transformer(plan), 1),
         ("torch, the MLP of lipschitz", torch_mlp(), 10),  # its steps take milliseconds: noise is large
         ("jax, transformer of 10 million", jax_transformer(plan), 1),
         ("jax, the MLP of lipschitz", jax_mlp(), 10),
     ):
         rivals = (torch_steps if name.startswith("torch") else jax_steps)(*problem)
-        seconds = interleaved(rivals, often * plan.repetitions)
+        seconds = interleaved(rivals, rounds * plan.repetitions)
         lines += [
             Measure(
                 f"{name}: whole step, {way}",
@@ -88,7 +88,7 @@ def torch_steps(
 def jax_steps(params: Any, main: Callable[[Any], jax.Array], aux: Callable[[Any], jax.Array]) -> dict[str, Action]:
     """The same in JAX."""
     adam = optax.adam(1e-5)
-    both = optax.chain(gsj.surgery(gs.bloop(lam=LAM)), adam)
+    surgery_and_adam = optax.chain(gsj.surgery(gs.bloop(lam=LAM)), adam)
 
     def mixed(params: Any, state: Any) -> Any:
         gradient = jax.grad(lambda p: main(p) + LAM * aux(p))(params)
@@ -96,20 +96,20 @@ def jax_steps(params: Any, main: Callable[[Any], jax.Array], aux: Callable[[Any]
         return optax.apply_updates(params, updates), state
 
     def bloop(params: Any, state: Any) -> Any:
-        updates, state = both.update(jax.grad(main)(params), state, params, aux=jax.grad(aux)(params))
+        updates, state = surgery_and_adam.update(jax.grad(main)(params), state, params, aux=jax.grad(aux)(params))
         return optax.apply_updates(params, updates), state
 
     def repeated(step: Callable[[Any, Any], Any], state: Any) -> Action:
-        held = [jax.tree.map(jnp.copy, params), state]
+        carry = jax.tree.map(jnp.copy, params), state
         compiled = jax.jit(step, donate_argnums=(0, 1))
 
         def run() -> None:
-            held[:] = compiled(*held)
-            jax.block_until_ready(held)
+            nonlocal carry
+            carry = jax.block_until_ready(compiled(*carry))
 
         return run
 
-    return {"mixed": repeated(mixed, adam.init(params)), "bloop": repeated(bloop, both.init(params))}
+    return {"mixed": repeated(mixed, adam.init(params)), "bloop": repeated(bloop, surgery_and_adam.init(params))}
 
 
 def torch_transformer(plan: Plan) -> tuple[nn.Module, Callable[[], torch.Tensor], Callable[[], torch.Tensor]]:

@@ -63,9 +63,9 @@ class Method:
         """The method with each schedule replaced by its value at this step, and checked."""
         changed = {}
         for name in ("lam", "rho"):
-            given = getattr(self, name, None)
-            value = hyperparameter.resolve(given, step)
-            if value is not given:
+            field = getattr(self, name, None)
+            value = hyperparameter.resolve(field, step)
+            if value is not field:
                 changed[name] = value
         return replace(self, **changed) if changed else self
 

@@ -46,7 +46,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], has_gradients: Calla
     Args:
         optimizer: the optimiser, unwrapped.
         parts: the parts of the surgery, a live list.
-        has_gradients: tells whether gradients were gathered and not applied.
+        has_gradients: returns whether there are gradients that were gathered and not applied.
     """
 
     def check_step(*_: Any) -> None:
@@ -76,17 +76,17 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], has_gradients: Calla
         if len(parameters) != len(keys):
             return None  # the optimiser raises
         entries, state = {}, {}
-        keys_by_parameter = dict(zip(keys, map(id, parameters), strict=True))
+        ids_by_key = dict(zip(keys, map(id, parameters), strict=True))
         for key, entry in saved["state"].items():
-            ours = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
-            if ours and key in keys_by_parameter:
-                entries[keys_by_parameter[key]] = ours
-            if len(ours) < len(entry) or not ours:
-                state[key] = {name: value for name, value in entry.items() if name not in ours}
-        held = set(map(id, parameters))
+            of_surgery = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
+            if of_surgery and key in ids_by_key:
+                entries[ids_by_key[key]] = of_surgery
+            if len(of_surgery) < len(entry) or not of_surgery:
+                state[key] = {name: value for name, value in entry.items() if name not in of_surgery}
+        optimizer_ids = set(map(id, parameters))
         for part in parts:
-            if any(id(parameter) in held for parameter in part.parameters):
-                _load(part, held, entries)
+            if any(id(parameter) in optimizer_ids for parameter in part.parameters):
+                _load(part, optimizer_ids, entries)
         return {**saved, "state": state}
 
     optimizer.register_step_pre_hook(check_step)
@@ -120,16 +120,16 @@ def _split(part: Stateful) -> dict[int, dict[str, Tensor]]:
     return entries
 
 
-def _load(part: Stateful, held: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> None:
-    """Load what an optimiser's state has of a part; parameters of other optimisers keep theirs.
+def _load(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> None:
+    """Load a part from an optimiser's state; parameters of other optimisers keep their averages.
 
     Args:
         part: the part.
-        held: the ids of the optimiser's parameters.
+        optimizer_ids: the ids of the optimiser's parameters.
         entries: the surgery's share of the saved state, by the id of the parameter.
     """
-    ours = {index: entries[id(p)] for index, p in enumerate(part.parameters) if id(p) in entries}
-    if not ours:
+    entries_by_index = {index: entries[id(p)] for index, p in enumerate(part.parameters) if id(p) in entries}
+    if not entries_by_index:
         warnings.warn(
             "the state that the optimiser loads has no part of the surgery that is attached to it, so it was saved "
             "without attach: the averages of the surgery stay as they are",
@@ -138,16 +138,19 @@ def _load(part: Stateful, held: set[int], entries: Mapping[int, Mapping[str, Ten
         return
     fields: dict[str, Tensor] = {}
     methods = set()
-    for entry in ours.values():
+    for entry in entries_by_index.values():
         for name, value in entry.items():
             method, field = name.removeprefix(PREFIX).rsplit(".", 1)
             methods.add(method)
             fields[field] = value
     saved = part.snapshot()
-    averages = [{i: a for i, a in level.items() if id(part.parameters[i]) not in held} for level in saved["averages"]]
+    averages = [
+        {index: average for index, average in level.items() if id(part.parameters[index]) not in optimizer_ids}
+        for level in saved["averages"]
+    ]
     count = len([field for field in fields if field.startswith("average")])
     averages += [{} for _ in range(count - len(averages))]
-    for index, entry in ours.items():
+    for index, entry in entries_by_index.items():
         for name, value in entry.items():
             field = name.rsplit(".", 1)[1]
             if field.startswith("average"):

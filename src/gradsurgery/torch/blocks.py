@@ -13,11 +13,11 @@ from gradsurgery.torch.dtensor import Shards, local, shards_of
 from gradsurgery.torch.state import State
 
 PIECE = 1 << 20
-"""Elements of a piece. On the CPU a piece fits the cache, so that memory is read once for all that is done with it; and
-the dot product of a piece does not lose digits, as that of a longer vector would."""
+"""Elements of a piece. On the CPU a piece fits the cache, so that several operations read memory once; and the dot
+product of a piece does not lose digits, as that of a longer vector would."""
 
 SMALL = 1 << 15
-"""Blocks of fewer elements are merged: the calls would take longer than the work."""
+"""Blocks of fewer elements are merged: calling an operation would take longer than running it."""
 
 
 class Block(NamedTuple):
@@ -99,8 +99,9 @@ def flatten(block: Block) -> Block:
 
 def make_dense(tensor: Tensor) -> Tensor:
     """The tensor if its elements are adjacent in memory, in whatever order of dimensions; else a contiguous copy."""
-    ours = local(tensor)
-    return tensor if ours.is_contiguous() or ours.permute(_memory_order(ours)).is_contiguous() else tensor.contiguous()
+    shard = local(tensor)
+    is_dense = shard.is_contiguous() or shard.permute(_memory_order(shard)).is_contiguous()
+    return tensor if is_dense else tensor.contiguous()
 
 
 def _memory_order(tensor: Tensor) -> list[int]:
@@ -113,7 +114,7 @@ Group = tuple[Shards | None, torch.device, torch.dtype]
 
 
 class CachedLayout(NamedTuple):
-    """How the vectors of one parameter lay in memory in the step before; most often nothing has changed."""
+    """The memory layout of one parameter's vectors in the previous step, which rarely changes."""
 
     shape: torch.Size
     strides: tuple[int, ...]

@@ -43,10 +43,10 @@ def _explain(method: str, steps: int, means: Mapping[str, float]) -> str:
             facts[0] += f" (mean cosine {cosine:.2f})"
     if removed is not None:
         facts.append(f"{_percent(removed)} of aux was removed")
-    seen = f"In {steps} steps, {', and '.join(facts)}. " if facts else f"There were {steps} steps. "
+    summary = f"In {steps} steps, {', and '.join(facts)}. " if facts else f"There were {steps} steps. "
     if means["sound"] < 0.99:
-        return f"{seen}{_percent(1 - means['sound'])} were not finite and moved no average: {ADVICE_UNSOUND}"
-    return seen + _advice(method, conflict, removed)
+        return f"{summary}{_percent(1 - means['sound'])} were not finite and moved no average: {ADVICE_UNSOUND}"
+    return summary + _advice(method, conflict, removed)
 
 
 def _percent(share: float) -> str:

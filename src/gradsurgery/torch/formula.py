@@ -78,8 +78,8 @@ class Formula:
         """The vectors of a step: its gradients, main first, then the averages."""
         self.gradients = self.names[: 1 + aux_count]
         """The names of the gradients."""
-        own = [(name, name) for name in self.gradients] if squares else []
-        self.pairs = tuple(dict.fromkeys([*required_products(method, aux_count, measure=measure), *own]))
+        square_pairs = [(name, name) for name in self.gradients] if squares else []
+        self.pairs = tuple(dict.fromkeys([*required_products(method, aux_count, measure=measure), *square_pairs]))
         """The inner products, by names."""
         self.places: Pairs = tuple((self.names.index(a), self.names.index(b)) for a, b in self.pairs)
         """The inner products, by positions in ``names``."""
@@ -108,11 +108,11 @@ class Formula:
             unscale = None if scale is None else 1 / scale
             if unscale is not None:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
-            known = dict(zip(self.pairs, values, strict=True))
+            value_of = dict(zip(self.pairs, values, strict=True))
             step = plan(
                 self._read_tensors(self.method.resolve(state.steps)),
                 self.names,
-                dot=lambda a, b: known[a, b],
+                dot=lambda a, b: value_of[a, b],
                 mass=state.mass,
                 memory=state.memory,
                 measure=self._measure,

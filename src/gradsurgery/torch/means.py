@@ -1,4 +1,4 @@
-"""``Means``: what the steps of one part were like on average, summed without waiting for the device."""
+"""``Means``: means of the diagnostics of one part, summed without waiting for the device."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from gradsurgery.torch.scalars import Scalars
 
 
 class Means:
-    """Means over sound steps, since the start and since the last call.
+    """Means over sound steps, since the start and since the last call of ``mark``.
 
     Args:
         scalars: makes the scalars.
@@ -26,7 +26,7 @@ class Means:
         self._marked = self.steps, self._sound, dict(self._sums)
 
     def add(self, values: Mapping[str, Scalar], sound: Scalar) -> None:
-        """Add the values of one step; those of an unsound step count for nothing."""
+        """Add the values of one step; those of an unsound step are left out."""
         self.steps += 1
         self._sound = self._sound + self._scalars.select(sound, 1.0, 0.0)
         for name, value in values.items():

@@ -62,11 +62,11 @@ def find_parallel_setup(parameters: Sequence[Tensor]) -> ParallelSetup:
     """How several processes share these parameters."""
     if not dist.is_initialized():
         return ParallelSetup()
-    ours = {id(parameter) for parameter in parameters}
+    parameter_ids = {id(parameter) for parameter in parameters}
     # a parameter does not know the modules that hold it, so search all live objects, once
     objects = gc.get_objects()
     modules = [item for item in objects if issubclass(type(item), DistributedDataParallel)]
-    modules = [module for module in modules if any(id(parameter) in ours for parameter in module.parameters())]
+    modules = [module for module in modules if any(id(parameter) in parameter_ids for parameter in module.parameters())]
     groups = [item for item in objects if type(item).__name__ == "FSDPParamGroup"]
     replicas: list[dist.ProcessGroup] = []
     for module in modules:
@@ -76,5 +76,7 @@ def find_parallel_setup(parameters: Sequence[Tensor]) -> ParallelSetup:
         replicas,
         finds_unused=any(module.find_unused_parameters for module in modules),
         sharded=any(is_dtensor(parameter) for parameter in parameters),
-        fsdp_groups=[group for group in groups if any(id(item.sharded_param) in ours for item in group.fsdp_params)],
+        fsdp_groups=[
+            group for group in groups if any(id(item.sharded_param) in parameter_ids for item in group.fsdp_params)
+        ],
     )

@@ -25,7 +25,7 @@ from gradsurgery.torch.state import State
 
 @dataclass
 class PartStep:
-    """A step of a part, planned and not finished."""
+    """A step of a part that is planned but not finished."""
 
     plan: PlannedStep
     passes: Sequence[tuple[Passes, Shards | None]]
@@ -52,7 +52,7 @@ class Part:
         self._layout = Layout(self.parameters, self._state)
         self._formula: Formula | None = None
         self.means = Means(scalars)
-        """What the steps were like on average."""
+        """Means of the diagnostics."""
         self.diagnostics: Callable[[], Mapping[str, Scalar]] = dict
         """Diagnostics of the last step."""
 
@@ -80,7 +80,7 @@ class Part:
     def plan(
         self, gathered: Sequence[Gradients], scale: Scalar | None, replicas: Sequence[dist.ProcessGroup]
     ) -> PartStep:
-        """The first pass over memory, and what the method does with its inner products.
+        """The first pass over memory, and the step that the method plans from its inner products.
 
         Args:
             gathered: the gradients of each loss, main first, for all parameters of the surgery.

@@ -36,9 +36,9 @@ class State:
 
     def check_method(self, method: Method) -> None:
         """Raise unless this state fits the method."""
-        ours = self._method
-        if (type(method), method.averages, method.memory) != (type(ours), ours.averages, ours.memory):
-            raise ValueError(f"this Surgery holds the state of {ours!r}; to train by {method!r}, make a new Surgery")
+        before = self._method
+        if (type(method), method.averages, method.memory) != (type(before), before.averages, before.memory):
+            raise ValueError(f"this Surgery holds the state of {before!r}; to train by {method!r}, make a new Surgery")
 
     def has_averages(self, index: int) -> bool:
         """Whether the parameter at this position has averages."""
@@ -98,17 +98,19 @@ class State:
         if not isinstance(saved, Mapping) or set(saved) != set(KEYS):
             got = ", ".join(map(str, saved)) or "none" if isinstance(saved, Mapping) else repr(saved)
             raise ValueError(f"the state of a Surgery has the keys {', '.join(KEYS)}, but got {got}")
-        ours = self._method
-        if saved["method"] != ours.name:
-            raise ValueError(f"the state is of the method {saved['method']}, but this Surgery's method is {ours.name}")
+        method = self._method
+        if saved["method"] != method.name:
+            raise ValueError(
+                f"the state is of the method {saved['method']}, but this Surgery's method is {method.name}"
+            )
         steps = saved["steps"]
         if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
             raise ValueError(f"steps is an integer of at least 0, but the state has {steps!r}")
         if not 0 <= _number("mass", saved["mass"]) <= 1:
             raise ValueError(f"mass is a number from 0 to 1, but the state has {float(saved['mass'])}")
-        for name, count in (("memory", len(ours.memory)), ("averages", ours.averages)):
+        for name, count in (("memory", len(method.memory)), ("averages", method.averages)):
             if not isinstance(saved[name], list | tuple) or len(saved[name]) != count:
-                raise ValueError(f"{ours!r} keeps a list of {count} {name}, but the state has {_brief(saved[name])}")
+                raise ValueError(f"{method!r} keeps a list of {count} {name}, but the state has {_brief(saved[name])}")
         for value in saved["memory"]:
             _number("memory", value)
         self._check_shapes(saved["shapes"])
@@ -121,8 +123,8 @@ class State:
     def _check_shapes(self, shapes: Any) -> None:
         count = len(self.parameters)
         if not isinstance(shapes, list | tuple) or len(shapes) != count:
-            theirs = len(shapes) if isinstance(shapes, list | tuple) else _brief(shapes)
-            raise ValueError(f"the state is for {theirs} parameters, but this Surgery has {count}")
+            saved_count = len(shapes) if isinstance(shapes, list | tuple) else _brief(shapes)
+            raise ValueError(f"the state is for {saved_count} parameters, but this Surgery has {count}")
         for index, (shape, parameter) in enumerate(zip(shapes, self.parameters, strict=True)):
             if list(shape) != list(parameter.shape):
                 raise ValueError(
@@ -155,13 +157,13 @@ def _match_layout(average: Tensor | None, like: Tensor) -> Tensor:
     dtype = compute_dtype(like.dtype)
     if average is None:
         return torch.zeros_like(like, dtype=dtype)
-    ours, theirs = local(average), local(like)
-    if ours.shape != theirs.shape:
+    shard, gradient = local(average), local(like)
+    if shard.shape != gradient.shape:
         raise ValueError(
-            f"got a gradient of shape {tuple(theirs.shape)} for a parameter whose average has shape "
-            f"{tuple(ours.shape)}: after resizing a parameter, make a new Surgery"
+            f"got a gradient of shape {tuple(gradient.shape)} for a parameter whose average has shape "
+            f"{tuple(shard.shape)}: after resizing a parameter, make a new Surgery"
         )
-    if ours.stride() == theirs.stride() and ours.dtype == dtype and ours.device == theirs.device:
+    if shard.stride() == gradient.stride() and shard.dtype == dtype and shard.device == gradient.device:
         return average
     return torch.zeros_like(like, dtype=dtype).copy_(average)
 

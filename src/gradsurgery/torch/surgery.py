@@ -121,7 +121,7 @@ class Surgery:
         new = read_group(group)
         check_disjoint([*self._parameters, *new.parameters])
         self._add(new)
-        self._setup = None  # DDP or FSDP2 may hold the new ones
+        self._setup = None  # the new parameters may belong to another DDP or FSDP2 module
 
     def _add(self, group: ParameterGroup) -> None:
         if self._compile:  # fail here rather than in the first step
@@ -226,13 +226,13 @@ class Surgery:
                 parameters, give all of them, and load all of them.
         """
         inner = [unwrap_optimizer(optimizer) for optimizer in optimizers]
-        held = {
-            id(p)
+        optimized = {
+            id(parameter)
             for optimizer in (*self._attached, *inner)
             for group in optimizer.param_groups
-            for p in group["params"]
+            for parameter in group["params"]
         }
-        missing = [parameter for parameter in self._trainable() if id(parameter) not in held]
+        missing = [parameter for parameter in self._trainable() if id(parameter) not in optimized]
         if missing:
             raise ValueError(
                 f"attach takes the optimisers of all trainable parameters, but {len(missing)} of "

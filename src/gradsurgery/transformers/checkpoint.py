@@ -19,7 +19,7 @@ AUX_FILE = "aux_state_{}.pt"
 def save_checkpoint(
     folder: str, args: TrainingArguments, surgery: gst.Surgery, batches: AuxBatches | None, forward: RandomStream
 ) -> None:
-    """Save all that a run needs to continue bit for bit; every process calls this."""
+    """Save what a run needs to continue bit for bit; every process calls this."""
     Path(folder).mkdir(parents=True, exist_ok=True)  # another process may not have made it yet
     if args.should_save:
         torch.save(surgery.state_dict(), Path(folder, SURGERY_FILE))
@@ -30,7 +30,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: str, args: TrainingArguments, surgery: gst.Surgery, batches: AuxBatches | None, forward: RandomStream
 ) -> None:
-    """Continue from a checkpoint; one of plain ``Trainer`` is worth a warning."""
+    """Continue from a checkpoint; warns if it was saved by plain ``Trainer``."""
     surgery_file, aux_file = Path(folder, SURGERY_FILE), Path(folder, AUX_FILE.format(args.process_index))
     missing = [file.name for file in (surgery_file, aux_file) if not file.exists()]
     if missing:

@@ -14,8 +14,8 @@ def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_ba
     if method.aux_count not in (None, 1):
         raise ValueError(f"SurgeryTrainer has one auxiliary loss, but {method!r} takes {method.aux_count}")
     if (aux_dataset is None) == (compute_aux_loss is None):
-        given = "neither" if aux_dataset is None else "both"
-        raise ValueError(f"SurgeryTrainer takes either aux_dataset or compute_aux_loss, but got {given}")
+        count = "neither" if aux_dataset is None else "both"
+        raise ValueError(f"SurgeryTrainer takes either aux_dataset or compute_aux_loss, but got {count}")
     if aux_dataset is not None and hasattr(aux_dataset, "__len__") and len(aux_dataset) == 0:
         raise ValueError("aux_dataset is empty")
     if aux_batch_size is not None:
