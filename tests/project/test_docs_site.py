@@ -1,7 +1,10 @@
 """The built site: a strict build, and pages that work from a folder, without a server or a network."""
 
+import re
 import subprocess
 import sys
+from functools import cache
+from urllib.parse import unquote
 
 import pytest
 
@@ -40,6 +43,25 @@ def test_every_page_is_built_and_in_the_navigation(site):
     landing = (site / "index.html").read_text()
     assert [str(page) for page in PAGES if not (site / page).is_file()] == []
     assert [str(page) for page in PAGES if page.name != "index.html" and f'href="{page}"' not in landing] == []
+
+
+def test_every_internal_link_leads_to_a_page_and_a_place_on_it(site):
+    @cache
+    def places(path):
+        return set(re.findall(r'\bid="([^"]+)"', path.read_text()))
+
+    broken, count = [], 0
+    for page in PAGES:
+        for link in re.findall(r'<a\b[^>]*?href="([^"]+)"', (site / page).read_text()):
+            if re.match(r"[a-z]+:", link):
+                continue
+            name, _, place = unquote(link).partition("#")
+            target = (site / page).parent / name if name else site / page
+            count += 1
+            if not target.is_file() or (place and place not in places(target.resolve())):
+                broken.append(f"{page}: {link}")
+    assert broken == []
+    assert count > 1000
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
