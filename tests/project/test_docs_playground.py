@@ -189,3 +189,11 @@ def test_nothing_overflows(visit, viewport):
     page = visit(viewport)
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert all(button.bounding_box()["height"] >= 32 for button in page.get_by_role("button").all())
+
+
+def test_changes_are_lighter_on_a_dark_page(visit):
+    colors = []
+    for scheme in ("light", "dark"):
+        page = visit(color_scheme=scheme)
+        colors.append(page.locator("td.better").first.evaluate("cell => getComputedStyle(cell).color"))
+    assert colors == ["rgb(11, 128, 83)", "rgb(47, 196, 137)"]
