@@ -1,4 +1,4 @@
-"""What the commands of the command line do. Heavy modules are imported inside the commands that need them."""
+"""The commands that list and train: list, run, sweep, claims. They import heavy modules only when they need them."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, installed_problems, problem
 from gradsurgery.lab.references import is_reference, load
+from gradsurgery.lab.report_commands import write_report
 from gradsurgery.lab.run import RunRecord, RunSpec
-from gradsurgery.lab.store import Store, export_table, export_tensorboard
-from gradsurgery.lab.stored import StoredSweep, select_runs, select_sweeps
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.stored import select_sweeps
 
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
@@ -77,7 +78,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
         sweeps = select_sweeps(options.folder, options.problem, [scale])
         (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
-        _write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
+        write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
         _raise_if_failed(records)
 
 
@@ -138,77 +139,6 @@ def _raise_if_failed(records: Sequence[RunRecord]) -> None:
         )
 
 
-def report(options: argparse.Namespace, console: Console) -> None:
-    """Write the report of stored runs, and an index of several."""
-    from gradsurgery.lab.reports.index import write_index
-
-    scales = options.scale.split(",") if options.scale else ()
-    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
-    folder = options.folder / "report"
-    reports = {}
-    for sweep in sweeps:
-        if len(sweeps) > 1:
-            console.print(sweep.title, style="bold", soft_wrap=True)
-        reports[_write_report(sweep, folder, console)] = sweep.title, sweep.records
-    if len(reports) > 1:
-        console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
-
-
-def _write_report(sweep: StoredSweep, folder: Path, console: Console, *, missing: int = 0) -> Path:
-    """Print the summary of a sweep, and write its report into a subfolder.
-
-    Args:
-        sweep: the runs.
-        folder: where all reports are.
-        console: for the summary.
-        missing: how many runs of the sweep are not stored.
-    """
-    from gradsurgery.lab.reports.report import write_report
-    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
-
-    print_summary(sweep.records, console, missing=missing)
-    print_recommendations(sweep.records, console)
-    declared = sweep.problem
-    page = write_report(
-        sweep.records,
-        folder / sweep.folder_name,
-        sweep.title,
-        draw=declared.draw if declared else None,
-        about={"Main": declared.main, "Aux": declared.aux} if declared else None,
-        missing=missing,
-    )
-    console.print(f"report: {page}", soft_wrap=True)
-    return page
-
-
-def recommend(options: argparse.Namespace, console: Console) -> None:
-    """Print the best λ of each method."""
-    from gradsurgery.lab.reports.terminal import print_recommendations
-
-    allow, absolute = options.allow
-    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
-    for sweep in sweeps:
-        try:
-            if len(sweeps) > 1:
-                console.print(sweep.title, style="bold", soft_wrap=True)
-            print_recommendations(sweep.records, console, allow=allow, absolute=absolute, required=True)
-        except UserError as error:
-            if len(sweeps) == 1:
-                raise
-            console.print(f"  {error}", soft_wrap=True)
-
-
-def export(options: argparse.Namespace, console: Console) -> None:
-    """Write stored runs as a table or as event files."""
-    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
-    try:
-        (export_tensorboard if options.tensorboard else export_table)(records, options.path)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    count = f"{len(records)} run{'s' * (len(records) != 1)}"
-    console.print(f"{count} written to {options.path}", soft_wrap=True)
-
-
 def claims(options: argparse.Namespace, console: Console) -> None:
     """Train the missing runs of the claims of the paper, and print and write the verdicts."""
     from gradsurgery.lab.claims.command import write_ledger
@@ -219,7 +149,7 @@ def claims(options: argparse.Namespace, console: Console) -> None:
 
     chosen, scale = select(options.ids), options.scale or SCALES[0]
     if scale not in SCALES:
-        raise unknown("scale of the claims", scale, SCALES)
+        raise unknown("scale", scale, SCALES, where="of the claims")
     if not options.records and not any(scale in claim.grids for claim in chosen):
         raise UserError(f"{', '.join(claim.id for claim in chosen)} cannot be tested at the scale {scale}")
     trained: list[RunRecord] = []

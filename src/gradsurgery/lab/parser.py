@@ -7,7 +7,7 @@ from typing import NoReturn, TypeAlias
 
 from rich.console import Console
 
-from gradsurgery.lab import arguments, commands
+from gradsurgery.lab import arguments, commands, report_commands
 from gradsurgery.lab.errors import UserError
 
 Arguments: TypeAlias = argparse._ActionsContainer
@@ -118,12 +118,12 @@ def make_parser() -> argparse.ArgumentParser:
     grid.add_argument("--seeds", metavar="N,…", help="such as 0,1,2")
     _add_training_arguments(sweep)
 
-    report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
+    report = add("report", report_commands.report, "write a report on stored runs, and an index of several reports")
     _add_problem_argument(report, several=True)
     report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
     _add_folder_argument(report)
 
-    recommend = add("recommend", commands.recommend, "recommend a λ for each method")
+    recommend = add("recommend", report_commands.recommend, "recommend a λ for each method")
     _add_problem_argument(recommend)
     recommend.add_argument(
         "--allow",
@@ -135,7 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
     _add_folder_argument(recommend)
 
-    export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
+    export = add("export", report_commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
     _add_problem_argument(export)
     export.add_argument("path", type=Path, help="a .parquet or .csv file; with --tensorboard, a folder")
     export.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files")

@@ -79,7 +79,7 @@ def test_an_export_keeps_the_last_row_and_the_key_of_each_run(tmp_path):
 
 MISTAKES = {
     "an unknown id": (["claims", "T3"], "there is no claim 'T3'"),
-    "an unknown scale": (["claims", "--scale", "paper"], "there is no scale of the claims 'paper'"),
+    "an unknown scale": (["claims", "--scale", "paper"], "there is no scale 'paper' of the claims"),
     "a scale without runs": (["claims", "T1", "--scale", "laptop"], "T1 cannot be tested at the scale laptop"),
     "no such file": (["claims", "--from", "nowhere.parquet"], "there is no file nowhere.parquet"),
 }
