@@ -25,6 +25,6 @@ def unflatten(like, vector, dtype):
 
 
 def flat(tree, axes=0):
-    """All elements of a tree as one float64 vector, behind its first ``axes`` axes."""
+    """All elements of a tree as one float64 vector; its first ``axes`` axes stay as they are."""
     leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
     return np.concatenate([leaf.reshape(*leaf.shape[:axes], -1) for leaf in leaves], axis=-1)
