@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := test
 bin := .venv/bin
-parallel := --numprocesses auto --maxprocesses 4 --dist loadfile
+parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
 .PHONY: setup check test quick docs pareto bench
