@@ -1,8 +1,17 @@
+import jax
 import numpy as np
 import pytest
 
+from gradsurgery.lab.reports import figures, report
 from gradsurgery.lab.store import Store
 from tests.lab.data.image_files import encode_image
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    """Train on one device: programs for eight take several times as long to compile."""
+    first = jax.devices()[:1]
+    monkeypatch.setattr(jax, "devices", lambda: first)
 
 
 @pytest.fixture
@@ -53,3 +62,22 @@ def path(tmp_path):
 def store(path):
     with Store(path, patience=0.1) as store:
         yield store
+
+
+def skip_figures(monkeypatch):
+    """Let reports list their figures without drawing them: most tests look at the page alone."""
+    names = [f"{name}.{suffix}" for name in figures.OWN_FIGURES for suffix in figures.FORMATS]
+    monkeypatch.setattr(report, "save_figures", lambda records, folder, draw: [folder / name for name in names])
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Reports without figures, which take a second or two to draw."""
+    skip_figures(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def no_figures_in_module():
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        skip_figures(monkeypatch)
+        yield

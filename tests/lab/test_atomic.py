@@ -39,7 +39,7 @@ def test_a_file_is_replaced(tmp_path):
     assert files(tmp_path) == {"page.html": b"new"}
 
 
-def test_a_full_disk_leaves_the_old_file_and_names_it(tmp_path, fill_disk):
+def test_a_full_disk_leaves_the_old_file_and_is_reported_with_its_name(tmp_path, fill_disk):
     path = tmp_path / "page.html"
     write_atomically(path, b"old")
     fill_disk("page.html")

@@ -18,7 +18,7 @@ SMALL = ("--set", "epochs=1", "--seeds", "0", "--lams", "0.01,1", "--methods", "
 
 
 @pytest.fixture
-def toy(monkeypatch):
+def toy(monkeypatch, no_figures):
     monkeypatch.setitem(PROBLEMS, "toy", TOY)
 
 
@@ -204,6 +204,7 @@ def test_an_export_of_nothing_is_refused(capsys, tmp_path, toy, scale, sentence)
     assert not path.exists()
 
 
+ONE_RUN = ["run", "conditioning", "--method", "mixed", "--lam", "1", "--workers", "0"]  # quick where it is not refused
 MISTAKES = {
     "problem": (["sweep", "lipshitz"], "there is no problem 'lipshitz': did you mean lipschitz?"),
     "scale": (["sweep", "lipschitz", "--scale", "tiny"], "there is no scale 'tiny' of lipschitz"),
@@ -240,9 +241,9 @@ MISTAKES = {
         "text of number-cardinals needs 16 pairs in one bucket",
     ),
     "no store": (["report", "lipschitz"], "there is no store in runs"),
-    "negative time": (["sweep", "lipschitz", "--checkpoint-every", "-5"], "a number of seconds from 0, but got -5"),
-    "no time": (["sweep", "lipschitz", "--checkpoint-every", "nan"], "a number of seconds from 0, but got nan"),
-    "text as time": (["run", "lipschitz", "--checkpoint-every", "soon"], "a number of seconds from 0, but got soon"),
+    "negative time": ([*ONE_RUN, "--checkpoint-every", "-5"], "a number of seconds from 0, but got -5"),
+    "no time": ([*ONE_RUN, "--checkpoint-every", "nan"], "a number of seconds from 0, but got nan"),
+    "text as time": ([*ONE_RUN, "--checkpoint-every", "soon"], "a number of seconds from 0, but got soon"),
     "workers": (["run", "lipschitz", "--workers", "-1"], "the number of workers is a whole number from 0, but got -1"),
     "no cores": (["sweep", "lipschitz", "--cores-per-run", "0"], "cores per run is a whole number from 1, but got 0"),
     "cores": (["sweep", "lipschitz", "--cores-per-run", "9999"], "cores that this process may use, but got 9999"),

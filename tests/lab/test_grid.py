@@ -54,7 +54,7 @@ def test_a_method_without_lam_runs_once_for_each_seed():
     assert len(runs) == 6
 
 
-def test_the_rhos_of_a_scale_apply_to_your_own_method_with_an_average(monkeypatch):
+def test_the_rhos_of_a_scale_apply_to_a_user_method_with_an_average(monkeypatch):
     @dataclass(frozen=True)
     class own_average(gs.Method):
         lam: float

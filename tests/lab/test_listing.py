@@ -62,7 +62,7 @@ def test_a_problem_for_one_method_lists_no_other():
     assert "mixed" not in rows(PROBLEMS["noise"])
 
 
-def test_settings_of_your_own_show_the_values_that_they_take():
+def test_settings_of_a_user_problem_show_the_values_that_they_take():
     @problem(main="a", aux="b", settings={"epochs": 3, "rate": 0.1, "name": "x", "fast": True})
     def walk(run):
         yield {}
@@ -109,7 +109,7 @@ def smooth(run):
 """
 
 
-def test_one_of_your_own_is_listed_without_heavy_imports(tmp_path):
+def test_a_user_problem_is_listed_without_heavy_imports(tmp_path):
     (tmp_path / "my_problem.py").write_text(PROBLEM)
     code = "import sys; from gradsurgery.lab.cli import main; main(['list', 'my_problem.py:smooth']); "
     code += "print([name for name in ('jax', 'torch', 'sklearn', 'datasets') if name in sys.modules])"

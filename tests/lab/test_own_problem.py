@@ -1,4 +1,4 @@
-"""Problems and methods of one's own: from Python, from files and modules; killed and resumed."""
+"""Problems and methods of users: from Python, from files and modules; killed and resumed."""
 
 import json
 import subprocess
@@ -12,6 +12,8 @@ import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 WALK = """
     import json, os, signal
@@ -100,7 +102,7 @@ def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
     assert ends() == ends("undisturbed")
 
 
-def test_a_method_of_ones_own_joins_a_sweep(folder, capsys):
+def test_a_user_method_joins_a_sweep(folder, capsys):
     assert main(["sweep", "walking.py:walk", "--methods", "mixed,walking.py:damped", "--lams", "1"]) == 0
     assert {method for method, *_ in ends()} == {"mixed", "damped"}
     assert "damped" in capsys.readouterr().out
@@ -162,7 +164,7 @@ def test_a_script_needs_no_main_guard(tmp_path):
     assert json.loads(result.stdout) == [1.0, 2.0]
 
 
-def test_what_a_training_script_of_ones_own_logs_is_reported(tmp_path, capsys):
+def test_runs_that_a_training_script_logs_are_reported(tmp_path, capsys):
     for lam in (0.0, 0.1, 1.0):
         with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=lam), settings={"rate": 0.1}) as run:
             for step in range(3):

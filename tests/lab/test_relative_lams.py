@@ -10,6 +10,9 @@ from gradsurgery.lab.cli import main
 from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import RunSpec
+from tests.lab.train.regression import REGRESSION
+
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @lab.problem(main="distance to 0", aux="distance to 1")
@@ -45,20 +48,20 @@ def test_a_problem_that_names_no_lams_is_swept_over_relative_ones(tmp_path):
     assert all(spec.relative and 0.03 <= spec.lam <= 3 for spec in swept)
     assert [(record.spec.lam, record.spec.relative) for record in records if not record.spec.lam] == [(0.0, False)]
     best = lab.recommend(records, allow=0.5)
-    assert all(one.relative for one in best)
+    assert all(recommendation.relative for recommendation in best)
     assert "relative λ = " in best[0].text
     assert r"relative \u03bb = 0.3" in lab.report(records, tmp_path / "report").read_text()
 
 
-def test_the_command_line_takes_relative_lams(tmp_path, capsys):
-    command = ["sweep", "lipschitz", "--methods", "bloop", "--seeds", "0", "--set", "epochs=1", "--workers", "0"]
-    command += ["--folder", str(tmp_path)]
+def test_the_command_line_takes_relative_lams(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(PROBLEMS, "regression", REGRESSION)
+    command = ["sweep", "regression", "--methods", "bloop", "--workers", "0", "--folder", str(tmp_path)]
     assert main([*command, "--lams", "relative:0.1,1"]) == 0
     assert main([*command, "--lams", "0.1"]) == 0
     output = capsys.readouterr().out
-    assert "bloop relative λ=0.1 ρ=0.03 seed 0: " in output
+    assert "bloop relative λ=0.1 ρ=0.1 seed 0: " in output
     with lab.Store(tmp_path) as store:
-        runs = {(record.spec.lam, record.spec.relative): record.final for record in store.select("lipschitz")}
+        runs = {(record.spec.lam, record.spec.relative): record.final for record in store.select("regression")}
     assert set(runs) == {(0.1, True), (1.0, True), (0.1, False), (0.0, False)}
     assert len({row["main_train"] for row in runs.values()}) == 4
 

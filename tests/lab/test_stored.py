@@ -8,6 +8,8 @@ from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.stored import select_runs, select_sweeps
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 def record(folder, problem="mine", scale="default", lam=0.1, **settings):
     with lab.Store(folder).run(problem=problem, scale=scale, method=gs.mixed(lam=lam), settings=settings) as run:

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.harness import Measure, resnet50
 
 
+@pytest.mark.slow
 def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--folder", str(tmp_path)]
     ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Datasets by name: which rows are read, and what a user is told when that fails."""
+"""Datasets by name: which rows are read, and the error when that fails."""
 
 import os
 

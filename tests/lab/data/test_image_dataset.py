@@ -1,4 +1,4 @@
-"""Which images are loaded, by name, class and count, and what a user is told when that fails."""
+"""Which images are loaded, by name, class and count, and the error when that fails."""
 
 import datasets
 import numpy as np

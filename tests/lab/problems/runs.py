@@ -1,7 +1,10 @@
-"""Single runs of a problem, trained in this process."""
+"""Single runs of a problem, trained or only traced in this process."""
+
+import jax
 
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problems import problem
+from gradsurgery.lab.train.training import TrainingState, seed_key
 from tests.lab.sweeps.recorder import Recorder
 
 
@@ -19,6 +22,23 @@ def train(task, run, chunks=None):
         state, more = task.advance(run, state, chunk)
         rows = [*rows, *more]
     return state, rows
+
+
+def trace_step(task, run):
+    """Trace the first step of a ``Training`` without compiling it, and return the shapes of the state before it.
+
+    The state must keep its shapes and types.
+    """
+    params, extra = jax.eval_shape(task._initial_values, seed_key(run.seed))
+    variant = run.method, run.relative
+    optimiser = jax.eval_shape(lambda params: task._optimiser_state(variant, params, run.lam, run.rho), params)
+    state, batch = TrainingState(params, extra, optimiser), next(task._batches(run.seed, 0))
+    next_state = jax.eval_shape(
+        lambda state, batch: task._next_state(variant, state, task._data, batch, run.lam, run.rho), state, batch
+    )
+    for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(next_state), strict=True):
+        assert (before.shape, before.dtype) == (after.shape, after.dtype)
+    return state
 
 
 class Interrupter(Recorder):

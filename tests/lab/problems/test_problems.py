@@ -20,7 +20,7 @@ DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shar
 
 @pytest.fixture(scope="module")
 def conditioning():
-    """The last row of a run, by method and lam; compiled once a method."""
+    """The last row of a run, by method and lam; compiled once per method."""
     task = problem("conditioning").build(make_run("conditioning", rho=None).settings, None)
     return lambda method, lam: train(task, make_run("conditioning", method=method, lam=lam, rho=None))[1][-1]
 
@@ -66,7 +66,7 @@ def test_noise_turns_the_projection_into_mixed_training(lam):
 
 @pytest.fixture(scope="module")
 def lipschitz_task():
-    """The demo; compiled once a method."""
+    """The demo; compiled once per method."""
     return problem("lipschitz").build(make_run("lipschitz").settings, None)
 
 
@@ -98,9 +98,9 @@ def test_batches_resume_within_an_epoch():
 
 
 def test_one_compilation_serves_all_weights_averages_and_seeds():
-    one = problem("lipschitz")
-    runs = specs(one, "demo", methods=["bloop"], lams=[0.0, 0.3], rhos=[0.1, 0.5], seeds=[0, 1])
-    task = one.build(runs[0].settings, None)
+    lipschitz = problem("lipschitz")
+    runs = specs(lipschitz, "demo", methods=["bloop"], lams=[0.0, 0.3], rhos=[0.1, 0.5], seeds=[0, 1])
+    task = lipschitz.build(runs[0].settings, None)
     for run in runs:
         train(task, run, chunks=2)
     assert task._start._cache_size() == task._loop._cache_size() == 1

@@ -14,17 +14,10 @@ from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import sweep
 from gradsurgery.lab.tasks import ema, language, translation
-from tests.lab.problems.runs import Interrupter, make_run
+from tests.lab.problems.runs import Interrupter, make_run, trace_step
 
 DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Several devices are tested elsewhere, and take long to compile for."""
-    first = jax.devices()[:1]
-    monkeypatch.setattr(jax, "devices", lambda: first)
 
 
 @pytest.mark.slow
@@ -32,7 +25,7 @@ def one_device(monkeypatch):
     ("module", "settings"),
     [
         (language, {"steps": "40", "rows": "4", "evaluated": "2"}),
-        (translation, {"steps": "240", "rows": "4", "translated": "40", "evaluated": "2"}),
+        (translation, {"steps": "240", "rows": "4", "translated": "40", "evaluated": "2", "buckets": "1"}),
     ],
 )
 def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, monkeypatch):
@@ -95,7 +88,7 @@ def test_ema_draws_a_curve_for_each_rho_and_one_for_mixed():
         assert lines == {"mixed": [4, 3], "bloop, ρ = 0.01": [3, 0.01], "bloop, ρ = 0.9": [3, 0.9]}
 
 
-def test_ema_draws_the_mean_over_seeds_that_have_come_as_far():
+def test_ema_draws_the_mean_over_seeds_that_reached_the_last_step():
     records = [recorded("mixed", None, seed, [2.0 + seed] * rows) for seed, rows in ((0, 5), (1, 5), (2, 3))]
     (figure,) = ema.draw(records).values()
     assert list(figure.axes[0].get_lines()[0].get_ydata()) == [2.5] * 5
@@ -126,16 +119,23 @@ def test_paper_scales_have_the_sizes_of_the_paper():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "wikipedia").is_dir(), reason="no data folder")
-@pytest.mark.parametrize("name", ["language", "translation"])
-def test_laptop_scale_starts_on_real_data(name, cache):
-    run = make_run(name, "laptop", evaluated="1")
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("language", {"main_documents": "200"}),
+        ("translation", {"main_pairs": "2000", "vocabulary": "400", "buckets": "1"}),
+    ],
+)
+def test_laptop_scale_starts_on_real_data(name, changed, cache):
+    run = make_run(name, "laptop", evaluated="1", layers="1", **changed)
     task = problem(name).build(run.settings, DATA)
     _, (row,) = task.start(run)
     assert all(1 < row[key] < 12 for key in LOSSES)
 
 
-@pytest.mark.slow
-def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(tmp_path, cache):
+@pytest.fixture
+def documents(tmp_path, cache):
+    """A folder with the columns and splits of the paper's corpora."""
     import datasets
 
     for name, splits in (("c4", ("train", "validation")), ("rcv1", ("train", "test"))):
@@ -143,7 +143,20 @@ def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(tmp
         for split in splits:
             rows = {"text": ["some news of the day " * 50] * 20, "url": [""] * 20}
             datasets.Dataset.from_dict(rows).to_parquet(tmp_path / name / f"{split}.parquet")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(documents):
+    """Traced with a batch of these documents: compiling twelve layers takes a minute."""
     run = make_run("language", "paper", batch="2", evaluated="1")
-    task = problem("language").build(run.settings, tmp_path)
-    _, (row,) = task.start(run)
+    state = trace_step(problem("language").build(run.settings, documents), run)
+    layers = 12 * (4 * 256**2 + 2 * 256 * 1024)
+    assert layers < sum(leaf.size for leaf in jax.tree.leaves(state.params)) < 1.1 * layers
+
+
+@pytest.mark.slow
+def test_paper_scale_starts_on_documents_with_the_columns_of_its_data(documents):
+    run = make_run("language", "paper", batch="2", evaluated="1", layers="1")
+    _, (row,) = problem("language").build(run.settings, documents).start(run)
     assert all(np.isfinite(row[key]) for key in LOSSES)

@@ -33,7 +33,7 @@ def test_the_lowest_aux_within_the_allowance_is_recommended_for_each_method():
 
 
 def test_a_larger_allowance_takes_a_larger_lam():
-    assert {one.method: one.lam for one in recommend(grid(POINTS), allow=0.2)} == {
+    assert {best.method: best.lam for best in recommend(grid(POINTS), allow=0.2)} == {
         "bloop": 1.0, "mixed": 1.0, "cosine": None,
     }  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_a_seed_that_main_alone_lacks_is_left_out():
     assert recommend(records, allow=0.02)[0].text.startswith("bloop, λ = 0.3: main +1.5 %, aux −40.0 %")
 
 
-def test_a_spread_that_reaches_beyond_the_allowance_is_no_verdict():
+def test_a_spread_that_reaches_beyond_the_allowance_gives_no_verdict():
     noisy = [("mixed", 0.0, 1.0, 10.0), ("bloop", 0.3, 1.06, 6.0)]
     records = grid([("mixed", 0.0, 1.0, 10.0), ("bloop", 0.3, 0.97, 6.0)]) + grid(noisy, seed=1)
     (bloop,) = recommend(records, allow=0.02)
@@ -68,7 +68,7 @@ def test_a_spread_that_reaches_beyond_the_allowance_is_no_verdict():
 def test_a_run_that_diverged_is_not_recommended():
     records = grid([*POINTS, ("bloop", 10.0, math.nan, 0.0)])
     assert recommend(records, allow=10.0)[0].method == "cosine"
-    assert {one.lam for one in recommend(records, allow=10.0) if one.method == "bloop"} == {1.0}
+    assert {best.lam for best in recommend(records, allow=10.0) if best.method == "bloop"} == {1.0}
 
 
 def test_a_weight_at_which_one_seed_diverged_is_not_recommended():

@@ -250,7 +250,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize(("records", "finding"), FINDINGS.values(), ids=FINDINGS)
-def test_the_finding_is_a_verdict_or_the_reason_why_there_is_none(tmp_path, no_figures, records, finding):
+def test_the_summary_is_a_verdict_or_the_reason_why_there_is_none(tmp_path, no_figures, records, finding):
     page = write_report(records, tmp_path, "finding").read_text("utf-8")
     assert finding in page.split('<p class="finding">')[1].split("</p>")[0]
 

@@ -191,7 +191,7 @@ def test_an_axis_is_logarithmic_only_where_it_can_be(visit):
     assert (axis(page, "yaxis")["type"], pressed(page, "[data-log=aux]")) == ("log", [True])
 
 
-def test_trajectories_are_off_until_asked_for(visit):
+def test_trajectories_are_off_by_default(visit):
     page = visit()
     assert (traces(page, meta="trajectories"), pressed(page, "#trajectories")) == ([], [False])
     page.get_by_role("button", name="trajectories").click()

@@ -47,7 +47,7 @@ def test_unfinished_and_missing_runs_are_counted():
     assert lines[-2:] == ["1 of 8 runs did not finish.", "2 of 8 runs are missing: not trained yet."]
 
 
-def test_nothing_stored_but_missing_runs():
+def test_a_sweep_without_any_stored_run_counts_the_missing_ones():
     assert printed([], missing=1) == ["The only run is missing: not trained yet."]
 
 

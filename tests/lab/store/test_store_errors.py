@@ -142,7 +142,7 @@ def test_missing_permissions_are_reported(path, monkeypatch, locked):
     before = fill_store(path)
     allowed = os.access
     place = path.parent / locked
-    monkeypatch.setattr(os, "access", lambda asked, mode: Path(asked) != place and allowed(asked, mode))
+    monkeypatch.setattr(os, "access", lambda tested, mode: Path(tested) != place and allowed(tested, mode))
     assert f"no permission to write the store {path} and its folder" in error_sentence(lambda: Store(path))
     assert path.read_bytes() == before
 

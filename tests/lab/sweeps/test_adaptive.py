@@ -9,6 +9,8 @@ from gradsurgery.lab.cli import main
 from gradsurgery.lab.reports.region import LossRange, Region
 from gradsurgery.lab.sweeps.adaptive import next_lam
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 def test_the_widest_gap_is_halved():
     assert next_lam({0.0: (1.0, 5.0), 0.01: (1.0, 5.0), 0.1: (1.1, 4.9), 1.0: (3.0, 1.0)}) == 0.316

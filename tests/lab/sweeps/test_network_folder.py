@@ -33,7 +33,7 @@ def test_the_file_system_is_that_of_the_innermost_mount(mounts, tmp_path, table,
     assert network_file_system(tmp_path / "a folder" / "runs") == expected
 
 
-def test_without_a_mount_table_nothing_is_known(mounts, tmp_path):
+def test_without_a_mount_table_the_file_system_is_unknown(mounts, tmp_path):
     assert network_file_system(tmp_path) is None
 
 

@@ -191,7 +191,7 @@ def test_a_sweep_on_a_cluster_is_reported_like_any_other_and_a_task_that_raises_
 
 
 @pytest.mark.slow
-def test_a_module_and_a_method_of_ones_own_travel_with_the_task(cluster, folder):
+def test_the_users_module_and_method_travel_with_the_task(cluster, folder):
     (folder / "methods.py").write_text(
         dedent("""
         from dataclasses import dataclass
@@ -268,7 +268,7 @@ def test_without_ray_the_extra_is_named(folder, capsys, monkeypatch):
     assert capsys.readouterr().err == message
 
 
-def test_gpus_are_for_ray_in_python_too():
+def test_gpus_per_run_needs_ray_in_python_too():
     with pytest.raises(UserError, match="gpus_per_run is for sweeps on Ray"):
         lab.sweep("conditioning", gpus_per_run=1)
 

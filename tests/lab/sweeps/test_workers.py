@@ -130,7 +130,7 @@ def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mistake_found_by_a_worker_is_reported_as_one(tmp_path, capsys):
+def test_a_mistake_found_by_a_worker_is_one_sentence(tmp_path, capsys):
     assert main([*LAPTOP, "--data-dir", str(tmp_path), "--folder", str(tmp_path / "runs")]) == 2
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1

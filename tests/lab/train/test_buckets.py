@@ -1,14 +1,18 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from gradsurgery.lab.data.text.pairs import PairBatch
 from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.sharding import Placement
 
 LIMITS = (4, 8)
+ALL_DEVICES = jax.devices()
 
 
-def test_bucketed_loss_and_gradient_are_those_of_the_cut_batch():
+@pytest.mark.parametrize("devices", [1, 8])
+def test_bucketed_loss_and_gradient_are_those_of_the_cut_batch(devices):
     def loss(params, extra, batch):
         assert batch.source.shape[-1] in LIMITS
         return jnp.sum(params["w"] * extra * batch.source) / batch.source.shape[-1]
@@ -17,10 +21,13 @@ def test_bucketed_loss_and_gradient_are_those_of_the_cut_batch():
         return PairBatch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
 
     function = jax.value_and_grad(lambda params, batch: 3 * bucketed(loss, cut, LIMITS)(params, 2.0, batch))
-    params, source = {"w": jnp.arange(1.0, 3.0)[:, None]}, jnp.arange(16.0).reshape(2, 8)
+    placement = Placement(ALL_DEVICES[:devices])
+    params, source = {"w": jnp.arange(1.0, 9.0)[:, None]}, jnp.arange(64.0).reshape(8, 8)
     for bucket, limit in enumerate(LIMITS):
+        batch = placement.place_batches(PairBatch(source, source, jnp.array(bucket)), axis=0)
+        assert len(batch.source.sharding.device_set) == devices
         for compiled in (function, jax.jit(function)):
-            value, gradient = compiled(params, PairBatch(source, source, jnp.array(bucket)))
+            value, gradient = compiled(placement.place_state(params), batch)
             expected = jnp.sum(source[:, :limit], axis=1, keepdims=True) * 6 / limit
             np.testing.assert_allclose(gradient["w"], expected, rtol=1e-6)
             np.testing.assert_allclose(value, jnp.sum(params["w"] * expected), rtol=1e-6)
