@@ -55,7 +55,7 @@ def test_the_share_in_conflict_needs_no_measure():
 
 
 @pytest.mark.parametrize("on_accelerator", [False, True], ids=["cpu", "accelerator"])
-def test_unsound_steps_count_for_nothing(on_accelerator, monkeypatch):
+def test_unsound_steps_are_not_counted(on_accelerator, monkeypatch):
     if on_accelerator:
         monkeypatch.setattr(scalars, "is_async", lambda device: True)
     surgery, weight = make(measure=True)

@@ -136,7 +136,7 @@ def train(
     attached: bool = False,
     compiled: bool = False,
 ) -> Outcome:
-    """Train a small network by bloop.
+    """Train a small network with bloop.
 
     Args:
         rank: of this process.
@@ -168,10 +168,12 @@ def train(
                 surgery.load_state_dict(state["surgery"])
         x, y = batch(step, rank, world)
         try:
-            for micro, (some_x, some_y) in enumerate(zip(x.chunk(micro_batches), y.chunk(micro_batches), strict=True)):
+            for micro, (micro_x, micro_y) in enumerate(
+                zip(x.chunk(micro_batches), y.chunk(micro_batches), strict=True)
+            ):
                 with unsynced(wrapped) if micro in unsynchronised else nullcontext():
                     given = given_losses(
-                        wrapped, losses, heads, some_x, some_y, micro_batches, order if step >= start else "functions"
+                        wrapped, losses, heads, micro_x, micro_y, micro_batches, order if step >= start else "functions"
                     )
                     surgery.backward(*given)
             surgery.apply()

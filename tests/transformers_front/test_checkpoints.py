@@ -54,7 +54,7 @@ def test_resuming_changes_nothing(tmp_path, stop, method, given, options):
     assert identical(trained(resumed, resume_from_checkpoint=True), whole)
 
 
-def test_a_loader_of_ones_own_continues(tmp_path):
+def test_a_custom_loader_resumes(tmp_path):
     def trainer(folder, **options):
         args = arguments(tmp_path / folder, **SAVING)
         return OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=BLOOP, **options)
@@ -107,7 +107,7 @@ def test_old_checkpoints_are_deleted_whole(tmp_path):
     assert [folder.name for folder in tmp_path.iterdir()] == ["checkpoint-7"]
 
 
-def test_a_second_call_of_train_starts_anew(tmp_path):
+def test_a_second_call_of_train_starts_over(tmp_path):
     trainer = surgical(tmp_path)
     trainer.train()
     first = trainer.surgery

@@ -36,7 +36,7 @@ def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
     assert identical(trained(surgical(tmp_path, method=method, **options)), trained(plain(tmp_path, **options)))
 
 
-def test_lam_zero_is_trainer_with_a_loader_of_ones_own(tmp_path):
+def test_lam_zero_is_trainer_with_a_custom_loader(tmp_path):
     """Its order, drawn from PyTorch's generator, leaves main's dropout masks as they were."""
     args = arguments(tmp_path)
     trainer = OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=0.0))
@@ -143,14 +143,14 @@ def test_gradient_checkpointing_changes_nothing(tmp_path, reentrant):
     assert distance(trained(surgical(tmp_path, **options)), trained(surgical(tmp_path))) < 1e-6
 
 
-def test_bf16_trains_alike(tmp_path):
+def test_bf16_trains_like_float32(tmp_path):
     options = {"optim": "sgd", "learning_rate": 0.1}
     assert (
         0 < distance(trained(surgical(tmp_path, bf16=True, **options)), trained(surgical(tmp_path, **options))) < 1e-2
     )
 
 
-def test_losses_scaled_for_float16_train_alike(tmp_path):
+def test_losses_scaled_for_float16_train_like_float32(tmp_path):
     """Accelerate makes a scaler on GPUs only, so give it one for the CPU; its scale grows in every step."""
     options = {"optim": "sgd", "max_grad_norm": 0.0}
     trainer = surgical(tmp_path, **options)
@@ -161,7 +161,7 @@ def test_losses_scaled_for_float16_train_alike(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's own
-def test_a_compiled_model_trains_alike(tmp_path, monkeypatch):
+def test_a_compiled_model_trains_like_an_eager_one(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))  # those of another CPU may be cached
     options = {"optim": "sgd", "max_steps": 3}
     compiled = trained(surgical(tmp_path, gpt2(dropout=0), torch_compile=True, **options))
