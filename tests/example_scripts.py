@@ -27,9 +27,8 @@ def printed_text(name: str) -> str:
 
 def compare_with_page(name: str, text: str) -> None:
     """Check that the recipe's page shows what the script prints, up to rounding that differs between CPUs."""
-    shown = re.search(
-        rf"examples/{name}\.py\n:language: python\n.*?It prints\n\n```text\n(.*?)^```", RECIPES, re.DOTALL | re.M
-    )
+    section = rf"examples/{name}\.py\n:language: python\n(?:(?!literalinclude).)*?It prints\n\n```text\n(.*?)^```"
+    shown = re.search(section, RECIPES, re.DOTALL | re.MULTILINE)
     if shown:
         lines = shown[1].splitlines()
         last = text.splitlines()[-len(lines) :]  # a trainer prints logs before

@@ -9,11 +9,11 @@ from tests.example_scripts import EXAMPLES, ROOT
 
 PAGES = sorted(path for path in (ROOT / "docs" / "recipes").glob("*.md") if path.stem != "index")
 INCLUDE = re.compile(r"```\{literalinclude\} \.\./\.\./examples/(.*?)\n:language: python\n:start-at: (.*?)\n```")
-STANDARD = {"collections", "functools", "os", "pathlib", "tempfile", "typing", "gradsurgery"}
+STANDARD = {"collections", "functools", "os", "pathlib", "random", "tempfile", "typing", "gradsurgery"}
 COMES_WITH = {
     "torch": STANDARD | {"torch"},
     "jax": STANDARD | {"jax", "optax", "numpy"},
-    "transformers": STANDARD | {"torch", "transformers"},
+    "transformers": STANDARD | {"torch", "tokenizers", "transformers"},
 }
 """What each extra of gradsurgery installs, and the standard library."""
 
