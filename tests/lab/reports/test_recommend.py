@@ -41,7 +41,9 @@ def test_a_larger_allowance_takes_a_larger_lam():
 def test_an_absolute_allowance_is_a_difference_of_losses():
     points = [(method, lam, 100 * main, aux) for method, lam, main, aux in POINTS]
     assert recommend(grid(points), allow=1.2, absolute=True)[0].lam == 0.1  # main 99; 101.5 is more than 1.2 worse
-    assert recommend(grid(points), allow=1.6, absolute=True)[0].lam == 0.3
+    bloop, _, cosine = recommend(grid(points), allow=1.6, absolute=True)
+    assert (bloop.lam, bloop.text) == (0.3, "bloop, λ = 0.3: main +1.5, aux −40.0 % (one seed: no verdict)")
+    assert cosine.text == "cosine: main +50 is beyond the allowance"
 
 
 def test_seeds_are_compared_with_their_own_run_of_main_alone():
@@ -129,7 +131,7 @@ def test_main_alone_that_ends_at_0_needs_an_absolute_allowance():
     with pytest.raises(ValueError, match="main loss of 0, so the allowance must be a difference of losses"):
         recommend(records, allow=0.02)
     (mixed,) = recommend(records, allow=0.01, absolute=True)
-    assert mixed.text.startswith("mixed, λ = 0.1: main 0 → 0.005, aux −10.0 %")
+    assert mixed.text.startswith("mixed, λ = 0.1: main +0.005, aux −10.0 %")
 
 
 def test_one_seed_that_ends_at_0_does_not_prevent_a_percentage():

@@ -52,18 +52,19 @@ class Change:
         is_defined = self.alone and math.isfinite(self.deviation)
         return self.deviation / abs(self.alone) if is_defined else math.nan
 
-    @property
-    def text(self) -> str:
-        """For example ``+1.4 %``, or with several seeds ``+1.4 ± 0.3 %``.
+    def describe(self, *, absolute: bool = False) -> str:
+        """For example ``+1.4 %``, or with several seeds ``+1.4 ± 0.3 %``; as a difference of losses ``+0.014 ± 0.003``.
 
         A percentage needs a loss that starts and stays above 0; otherwise both losses, such as ``0.2 → −1.3 ± 0.1``.
         """
+        deviation = f" ± {number(self.deviation)}" if len(self.differences) > 1 else ""
+        if absolute:
+            return f"{'+' if self.difference >= 0 else ''}{number(self.difference)}{deviation}"
         if self.alone > 0 and self.alone + self.difference >= 0:
             spread = "" if math.isnan(self.spread) else f" ± {100 * self.spread:.1f}"
             change = round(100 * self.mean, 1) + 0.0  # no negative zero
             return f"{change:+.1f}{spread} %".replace("-", "\N{MINUS SIGN}")
-        spread = f" ± {number(self.deviation)}" if len(self.differences) > 1 else ""
-        return f"{number(self.alone)} → {number(self.alone + self.difference)}{spread}"
+        return f"{number(self.alone)} → {number(self.alone + self.difference)}{deviation}"
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,10 @@ class Option:
         values = {"relative λ" if self.relative else "λ": self.lam, "ρ": self.rho}
         return ", ".join(f"{name} = {number(value)}" for name, value in values.items() if value is not None)
 
-    @property
-    def text(self) -> str:
-        """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``."""
+    def describe(self, *, absolute: bool = False) -> str:
+        """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
         name = f"{self.method}, {self.hyperparameters}" if self.hyperparameters else self.method
-        return f"{name}: main {self.main.text}, aux {self.aux.text}"
+        return f"{name}: main {self.main.describe(absolute=absolute)}, aux {self.aux.describe()}"
 
     @property
     def doubt(self) -> str:

@@ -88,7 +88,7 @@ def _recommendation_data(
             "excess": option.excess(),
             "safe_excess": safe if math.isfinite(safe) else None,
             "aux": option.aux.difference,
-            "text": option.text,
+            "text": option.describe(),
             "doubt": option.doubt,
             "points": {split: [_round(main), _round(aux)] for split, (main, aux) in means.items()},
         }

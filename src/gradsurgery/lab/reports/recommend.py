@@ -51,22 +51,24 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
         within = [option for option in candidates if option.excess(absolute=absolute) <= allow]
         if within:
             best = min(within, key=_aux)
-            recommendations.append(_recommend(best, options.split, best.safe_excess(absolute=absolute) <= allow))
+            certain = best.safe_excess(absolute=absolute) <= allow
+            text = best.describe(absolute=absolute) + ("" if certain else f" ({best.doubt})")
+            recommendations.append(_recommend(best, options.split, certain, text))
         else:
-            text = describe_excess(method, candidates)
+            text = describe_excess(method, candidates, absolute=absolute)
             recommendations.append(Recommendation(method, None, None, False, options.split, 0, None, None, False, text))
     return sorted(recommendations, key=_aux)
 
 
-def describe_excess(method: str, candidates: Sequence[Option]) -> str:
+def describe_excess(method: str, candidates: Sequence[Option], *, absolute: bool = False) -> str:
     """A sentence for a method whose main is beyond the allowance with every option."""
     if not candidates:
         return f"{method}: nothing to compare, as its runs diverged or have other seeds than main alone"
     closest = min(candidates, key=lambda option: option.main.difference)
+    main = f"main {closest.main.describe(absolute=absolute)}"
     if closest.lam is None:
-        return f"{method}: main {closest.main.text} is beyond the allowance"
-    nearest = f"closest: {closest.hyperparameters}, main {closest.main.text}"
-    return f"{method}: no λ keeps main within the allowance ({nearest})"
+        return f"{method}: {main} is beyond the allowance"
+    return f"{method}: no λ keeps main within the allowance (closest: {closest.hyperparameters}, {main})"
 
 
 def verdict(recommendations: Sequence[Recommendation]) -> str:
@@ -98,8 +100,7 @@ def verdict(recommendations: Sequence[Recommendation]) -> str:
     )
 
 
-def _recommend(option: Option, split: str, certain: bool) -> Recommendation:
-    text = option.text if certain else f"{option.text} ({option.doubt})"
+def _recommend(option: Option, split: str, certain: bool, text: str) -> Recommendation:
     fields = option.method, option.lam, option.rho, option.relative, split, option.seeds, option.main, option.aux
     return Recommendation(*fields, certain, text)
 
