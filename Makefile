@@ -19,6 +19,7 @@ quick: check
 
 docs: setup
 	$(bin)/sphinx-build -q -W --keep-going --fresh-env docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 pareto: .venv/lab
 	$(bin)/gradsurgery sweep lipschitz

@@ -1,12 +1,14 @@
 """The snippets of the pages run as they stand, each on its own."""
 
+import re
+
 import pytest
 from numpy.testing import assert_allclose
 
 import gradsurgery as gs
 from gradsurgery.lab.run import Run, RunSpec
 from gradsurgery.lab.store import Store
-from tests.project.snippets import snippets
+from tests.project.snippets import ROOT, snippets
 
 
 def spec():
@@ -25,6 +27,13 @@ def test_each_snippet_of_the_readme_runs_when_pasted_alone(snippet, capsys, tmp_
         assert trained.item() < 0.1
     else:
         assert capsys.readouterr().out == "[1.  0.2]\n"
+
+
+def test_the_readme_links_to_every_example_and_to_pages_that_exist():
+    links = set(re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text()))
+    assert {link for link in links if not (ROOT / link).exists()} == set()
+    examples = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/*.py")}
+    assert examples - links == set()
 
 
 @pytest.mark.parametrize("snippet", snippets("docs/lab.md"), ids=range(len(snippets("docs/lab.md"))))
