@@ -84,9 +84,7 @@ def _template(value: ast.expr) -> str:
             return text
         case ast.JoinedStr(values):
             return "".join(map(_template, values))
-        case ast.FormattedValue(inner) | ast.Attribute(attr=_, value=inner) if isinstance(inner, ast.Name):
-            return _constants().get(inner.id, GAP)
-        case ast.Name(name):
+        case ast.Name(name) | ast.FormattedValue(ast.Name(name)):
             return _constants().get(name, GAP)
         case ast.BinOp(left, ast.Add(), right):
             return _template(left) + _template(right)
@@ -117,8 +115,3 @@ def _constants() -> dict[str, str]:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     }
-
-
-if __name__ == "__main__":  # what the page lacks, to be written: python -m tests.project.messages
-    for message in messages():
-        print(f"{message.place}\n{message.text}\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.example_scripts import EXAMPLES, code, numbers, printed, printed_text
+from tests.example_scripts import EXAMPLES, code, compare_with_page, numbers, printed, printed_text
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow
@@ -187,7 +187,9 @@ def printed_by_two_processes() -> dict[str, list[dict[str, float]]]:
     for process, (_, stderr) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, stderr
         assert "gradsurgery" not in stderr  # no warning that points to our files
-    texts = [text.split("## ")[1:] for text, _ in outputs]
+    texts = [[part.split("\n", 1)[1] for part in text.split("## ")[1:]] for text, _ in outputs]
+    for name, both in zip(TOGETHER, zip(*texts, strict=True), strict=True):
+        compare_with_page(name, "".join(both))
     return {name: [numbers(text[index]) for text in texts] for index, name in enumerate(TOGETHER)}
 
 
