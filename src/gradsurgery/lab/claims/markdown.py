@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gradsurgery.lab.claims.claim import Claim, Result
+from gradsurgery.lab.claims.ledger import SCALES
 from gradsurgery.lab.claims.rule import Verdict
 from gradsurgery.lab.claims.text import describe_measured, describe_rule, describe_runs
 
@@ -31,11 +32,12 @@ def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Sequence[C
     """The page: for each scale a table of verdicts, and what would decide the open ones.
 
     Args:
-        by_scale: the results of each scale that has any.
+        by_scale: the results of each scale; a scale without any is said to be not run.
         claims: all claims, to say which were not run.
     """
     sections = [_INTRODUCTION]
-    for scale, results in by_scale.items():
+    for scale in SCALES:
+        results = by_scale.get(scale, ())
         run = {result.claim.id for result in results}
         sections.append(_section(scale, results, [claim for claim in claims if claim.id not in run]))
     return "\n".join(sections)
@@ -43,6 +45,8 @@ def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Sequence[C
 
 def _section(scale: str, results: Sequence[Result], not_run: Sequence[Claim]) -> str:
     counts = ", ".join(f"{sum(result.verdict == verdict for result in results)} {verdict}" for verdict in Verdict)
+    if not results:
+        return f"## At the scale `{scale}`\n\nNot run yet: `gradsurgery claims --scale {scale}` takes hours.\n"
     lines = [f"## At the scale `{scale}`", "", f"{counts}.", ""]
     lines += ["| | claim | measured | seeds | verdict |", "|---|---|---|---|---|"]
     lines += [_row(result) for result in results]
