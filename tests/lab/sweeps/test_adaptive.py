@@ -16,6 +16,13 @@ def test_the_widest_gap_is_halved():
     assert next_lam({0.0: (1.0, 5.0), 0.01: (1.0, 5.0), 0.1: (1.1, 4.9), 1.0: (3.0, 1.0)}) == 0.316
 
 
+def test_a_gap_is_the_area_that_a_point_could_add_not_a_distance():
+    flat = {0.0: (1.0, 5.0), 0.01: (1.2, 4.0), 0.1: (1.5, 1.1), 1.0: (3.0, 1.0)}  # the longest stretch gains no aux
+    assert next_lam(flat) == 0.0316
+    dominated = {0.0: (1.0, 5.0), 0.1: (1.2, 4.5), 1.0: (3.0, 5.0)}
+    assert next_lam(dominated) == 0.01
+
+
 def test_a_gap_next_to_main_alone_is_filled_by_a_smaller_lam():
     assert next_lam({0.0: (1.0, 5.0), 0.1: (2.9, 1.1), 1.0: (3.0, 1.0)}) == 0.01
 

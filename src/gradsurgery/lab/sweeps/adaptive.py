@@ -1,8 +1,8 @@
 """Adaptive grids: place the next λ in the widest gap of a front, or beyond its end.
 
-A front is sampled well when the runs of neighbouring λ end at neighbouring points. Gaps are measured in units of the
-range of each loss, on a logarithmic axis where it spans more than a decade, as the report draws it. Main alone (λ = 0)
-is the front's first point.
+The gap between two neighbouring λ is the area of the rectangle between their final points: the most that a point
+between them can add to the hypervolume. Losses are measured in units of their range, on a logarithmic axis where they
+span more than a decade, as the report draws them. Main alone (λ = 0) is the front's first point.
 """
 
 import math
@@ -18,8 +18,8 @@ from gradsurgery.lab.run import RunRecord, RunSpec
 
 STRIDE = 10.0
 """The factor by which the grid grows beyond its ends."""
-SMALL_GAP = 0.08
-"""A gap, in units of the front's range, that is not worth another run."""
+SMALL_GAP = 0.05**2
+"""A gap that is not worth another run: a square with a twentieth of the front's range as its side."""
 SMALL_COST = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
 
@@ -86,12 +86,17 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
         return _round(lams[-1] * STRIDE)
     main, aux = (_whole_range([point[loss] for point in finite.values()]) for loss in (0, 1))
     positions = [(main.position(point[0]), aux.position(point[1])) for point in finite.values()]
-    gaps = [math.dist(left, right) for left, right in pairwise(positions)]
+    gaps = [_gap(left, right) for left, right in pairwise(positions)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
     if gaps[widest] <= SMALL_GAP:
         return None
     low, high = lams[widest], lams[widest + 1]
     return _round(high / STRIDE if low == 0 else math.sqrt(low * high))
+
+
+def _gap(left: Point, right: Point) -> float:
+    """The area between two points of a front; 0 if one of them dominates the other."""
+    return max(right[0] - left[0], 0.0) * max(left[1] - right[1], 0.0)
 
 
 def _should_grow(points: Mapping[float, Point | None], finite: Mapping[float, Point]) -> bool:
