@@ -74,6 +74,9 @@ class Formula:
         method.check_aux_count(aux_count)
         self.method, self.aux_count, self.squares = method, aux_count, squares
         self._scalars, self._measure = scalars, measure
+        plain_numbers = all(isinstance(field, float | None) for field in vars(method).values())
+        self._is_constant = plain_numbers and type(method).resolve is Method.resolve
+        """Whether the method is the same in every step: it has no schedules and no tensors."""
         self.names = basis(method, aux_count)
         """The vectors of a step: its gradients, main first, then the averages."""
         self.gradients = self.names[: 1 + aux_count]
@@ -110,7 +113,7 @@ class Formula:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
             value_of = dict(zip(self.pairs, values, strict=True))
             step = plan(
-                self._read_tensors(self.method.resolve(state.steps)),
+                self.method if self._is_constant else self._read_tensors(self.method.resolve(state.steps)),
                 self.names,
                 dot=lambda a, b: value_of[a, b],
                 mass=state.mass,
