@@ -146,7 +146,14 @@ def test_the_log_has_losses_and_diagnostics(monkeypatch, tmp_path):
 
     monkeypatch.setattr(tensorboard, "SummaryWriter", Writer)
     text = printed_text("torch/tensorboard_logging")
-    assert {"loss/main", "loss/aux", "surgery/conflict", "surgery/removed", "surgery/sound"} <= set(logged)
+    assert {
+        "loss/main",
+        "loss/aux",
+        "surgery/conflict",
+        "surgery/cos_main_aux",
+        "surgery/removed",
+        "surgery/sound",
+    } <= set(logged)
     assert all(list(values) == list(range(10, 316, 10)) for values in logged.values())
     assert logged["loss/main"][310] < 0.5 * logged["loss/main"][10]
     assert text.startswith("In 315 steps, aux pointed against main in")
