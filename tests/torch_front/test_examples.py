@@ -218,5 +218,6 @@ def test_ddp_and_fsdp2_give_similar_results():
 def test_accelerate_gives_similar_results_on_two_processes():
     pytest.importorskip("accelerate")
     first, second = printed_by_two_processes()["torch/accelerate_loop"]
-    assert first == pytest.approx(printed("torch/regulariser"), rel=0.1)  # an odd last micro-batch counts half
+    # the examples come in another order, which moves main by up to 7 %, and an odd last micro-batch counts half: 2 %
+    assert first == pytest.approx(printed("torch/regulariser"), rel=0.1)
     assert second == {}  # only the first process prints

@@ -215,6 +215,7 @@ def wait_for_rows(folder, process):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_share_the_work(tmp_path):
     command = [sys.executable, "-m", "tests.lab.sweeps.toy", "sweep", "toy", "--set", "sleep=0.1", "--workers", "1"]
     lines = run_together([[*command, "--folder", str(tmp_path)]] * 2)
