@@ -19,8 +19,9 @@ def cost(call: str) -> tuple[str, str, str, str]:
     """The inner products, passes over memory, words per parameter and state of a method, as a page has them."""
     method: gs.Method = eval(call, {"gs": gs})
     products = required_products(method, 1)
-    averaged = {*basis(method, 1)[: method.averages], *basis(method, 1)[2:]}
-    combined = {*plan(method, 1, dot=lambda a, b: 1.0).weights, *averaged}
+    names = basis(method, 1)
+    averaged = {*names[: method.averages], *names[2:]}
+    combined = {*plan(method, names, dot=lambda a, b: 1.0).weights, *averaged}
     reads = len({name for pair in products for name in pair}) + len(combined)
     writes = 1 + method.averages
     return (
