@@ -51,7 +51,7 @@ def relative_ratio(value: Hyperparameter) -> Hyperparameter:
     return _check(
         "the ratio of relative",
         value,
-        "relative takes the length of lam aux as a multiple of main's, so at least 0",
+        "relative is the length of lam g_aux in units of g_main's, so it is at least 0",
         lambda x: x >= 0,
     )
 
