@@ -42,7 +42,6 @@ def test_adapters_learn_the_new_task_and_keep_more_of_the_old_one():
 
 @pytest.mark.slow
 def test_the_mixin_works_with_sft_trainer():
-    pytest.importorskip("trl")
     losses = numbers(printed_text("transformers/trl_sft").splitlines()[-1])
     assert losses["main"] < 1.0  # untrained: 2.8
     assert losses["aux"] < 1.8  # without the auxiliary loss: 2.2
