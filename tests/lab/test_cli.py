@@ -204,7 +204,8 @@ def test_an_export_of_nothing_is_refused(capsys, tmp_path, toy, scale, sentence)
     assert not path.exists()
 
 
-ONE_RUN = ["run", "conditioning", "--method", "mixed", "--lam", "1", "--workers", "0"]  # quick where it is not refused
+# ends soon even where the mistake is not refused
+ONE_RUN = ["run", "conditioning", "--method", "mixed", "--lam", "1", "--set", "steps=10", "--workers", "0"]
 MISTAKES = {
     "problem": (["sweep", "lipshitz"], "there is no problem 'lipshitz': did you mean lipschitz?"),
     "scale": (["sweep", "lipschitz", "--scale", "tiny"], "there is no scale 'tiny' of lipschitz"),
