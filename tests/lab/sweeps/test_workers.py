@@ -157,5 +157,5 @@ def test_an_interrupted_download_is_reported_in_one_sentence(tmp_path):
         command = [sys.executable, "-m", "gradsurgery.lab.cli", *LAPTOP, "--folder", str(tmp_path)]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr.startswith("gradsurgery: could not load train of ylecun/mnist")
+    assert result.stderr.startswith("gradsurgery: could not load the splits of ylecun/mnist")
     assert result.stderr.count("\n") == 1
