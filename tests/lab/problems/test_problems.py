@@ -64,14 +64,10 @@ def test_noise_turns_the_projection_into_mixed_training(lam):
     assert mixed[-1] < 0.2 * mixed[0]
 
 
-@pytest.fixture(scope="module")
-def lipschitz_task():
-    """The demo; compiled once per method."""
-    return problem("lipschitz").build(make_run("lipschitz").settings, None)
-
-
-def test_a_run_records_losses_on_both_splits_and_diagnostics_at_least_20_times(lipschitz_task):
-    _, rows = train(lipschitz_task, make_run("lipschitz", lam=0.1))
+@pytest.mark.slow
+def test_a_run_records_losses_on_both_splits_and_diagnostics_at_least_20_times():
+    run = make_run("lipschitz", lam=0.1)
+    _, rows = train(problem("lipschitz").build(run.settings, None), run)
     assert len(rows) >= 20
     assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
     for key in ("main_train", "aux_train", "main_test", "aux_test", "surgery/cos_main_aux", "surgery/removed"):
@@ -97,23 +93,6 @@ def test_batches_resume_within_an_epoch():
     assert all(len(set(epoch)) == 30 for epoch in epochs.tolist()), "no example is seen twice in an epoch"
 
 
-def test_one_compilation_serves_all_weights_averages_and_seeds():
-    lipschitz = problem("lipschitz")
-    runs = specs(lipschitz, "demo", methods=["bloop"], lams=[0.0, 0.3], rhos=[0.1, 0.5], seeds=[0, 1])
-    task = lipschitz.build(runs[0].settings, None)
-    for run in runs:
-        train(task, run, chunks=2)
-    assert task._start._cache_size() == task._loop._cache_size() == 1
-
-
-def test_zero_weight_trains_as_main_alone(lipschitz_task):
-    losses = [
-        train(lipschitz_task, make_run("lipschitz", method=method, lam=0.0), chunks=2)[1][-1]["main_train"]
-        for method in ("mixed", "dynamic_barrier")
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_problem_has_a_demo_and_a_title(name):
     assert "demo" in PROBLEMS[name].scales
@@ -131,6 +110,7 @@ def test_mnist_comes_from_the_folder():
     assert set(np.unique(data["test_labels"])) == set(range(10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lipschitz", "weights"])
 def test_an_mlp_takes_any_dataset_of_images(name):
     """Four classes of colour photographs, flattened."""

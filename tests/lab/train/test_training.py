@@ -1,5 +1,6 @@
 """The training loop, on linear regression."""
 
+from dataclasses import replace
 from itertools import count
 
 import jax
@@ -97,3 +98,19 @@ def test_final_metrics_come_from_the_last_state():
     )
     state, _ = train(task)
     assert task.final_metrics(state).metrics == {"norm": pytest.approx(float(np.linalg.norm(state.params)))}
+
+
+def test_one_compilation_serves_all_weights_averages_and_seeds():
+    task = make_task(Batches(), scan=True, chunks=1)
+    for lam, rho, seed in ((0.0, 0.1, 0), (0.3, 0.5, 1)):
+        run = replace(RUN, lam=lam, rho=rho, seed=seed)
+        task.advance(run, task.start(run)[0], 0)
+    assert task._start._cache_size() == task._loop._cache_size() == 1
+
+
+def test_a_weight_of_zero_trains_as_main_alone():
+    task, losses = make_task(Batches(), scan=True), []
+    for method in ("mixed", "dynamic_barrier"):
+        run = replace(RUN, method=method, lam=0.0, rho=None)
+        losses.append(task.advance(run, task.start(run)[0], 0)[1][-1]["main_train"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
