@@ -33,6 +33,7 @@ def train(tx, batches, names):
     return params, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [gs.bloop(lam=0.5, rho=0.2), gs.bloop(lam=(0.5, 0.1), rho=0.2), gs.mixed(lam=0.3)])
 @pytest.mark.parametrize("optimiser", [optax.sgd(0.05), optax.adam(0.05)], ids=["sgd", "adam"])
 def test_a_linear_model_trains_as_on_the_large_batch(method, optimiser):
@@ -46,6 +47,7 @@ def test_a_linear_model_trains_as_on_the_large_batch(method, optimiser):
     assert_allclose(flat(state.inner), flat(expected_state), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_nothing_is_updated_between_steps():
     tx = gsj.accumulate(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.adam(0.1)), every=3)
     state = start = tx.init(PARAMS)
@@ -58,6 +60,7 @@ def test_nothing_is_updated_between_steps():
     assert not flat(state.means).any()
 
 
+@pytest.mark.slow
 def test_a_micro_batch_with_nan_costs_only_its_own_step():
     inner = optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.apply_if_finite(optax.sgd(0.1), 5))
     tx = gsj.accumulate(inner, every=2)
@@ -96,6 +99,7 @@ def test_bad_arguments_get_one_sentence():
         tx.update(PARAMS, tx.init(PARAMS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scanned", [False, True], ids=["steps", "scan"])
 @pytest.mark.parametrize("optimiser", [optax.adam(0.01), optax.sgd(0.01, momentum=0.9)], ids=["adam", "momentum"])
 @pytest.mark.parametrize("gradient_type", [jnp.bfloat16, jnp.float32], ids=["bf16", "f32"])

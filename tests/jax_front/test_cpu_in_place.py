@@ -68,6 +68,7 @@ class follower(gs.Method):
         return 2.0 * step.averages[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faded", [(), (3,)], ids=["usual", "faded"])
 @pytest.mark.parametrize(
     "method", [everything(), follower(), gs.bloop(lam=0.5, rho=1.0), gs.bloop(lam=100.0, rho=0.3)], ids=repr
@@ -100,6 +101,7 @@ def test_the_pass_for_accelerators_gives_the_same(monkeypatch):
     assert_array_equal(here[2][1], here[1][1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacrev, jax.jacfwd], ids=["reverse", "forward"])
 def test_training_can_be_differentiated(mode, monkeypatch):
     """As on an accelerator, where no average is recovered with fewer digits."""

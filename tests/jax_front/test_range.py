@@ -29,6 +29,7 @@ def run(tx, history):
     return results
 
 
+@pytest.mark.slow
 @HUGE
 def test_a_huge_gradient_whose_products_are_all_finite_does_not_enter_its_average(method, huge):
     gradients = draw(1 + method.aux_count)

@@ -54,6 +54,7 @@ def draw(count, names):
     return [{name: jnp.asarray(rng.normal(size=SHAPES[name]), jnp.float32) for name in names} for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "aux_count"),
     [ALL[name] for name in ("bloop", "bloop two levels", "pcgrad average", "gradvac", "mixed two")],

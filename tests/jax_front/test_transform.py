@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from tests.jax_front.trees import flat
-from tests.methods.catalogue import ALL
+from tests.methods.catalogue import ALL, every_method
 
 OPTIMISERS = {
     "sgd": optax.sgd(0.1),
@@ -48,6 +48,7 @@ def steps(tx, count, params=PARAMS, state=None, start=0):
     return params, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", OPTIMISERS.values(), ids=OPTIMISERS)
 def test_in_a_chain_the_optimiser_gets_the_direction(optimiser):
     params, state = PARAMS, optimiser.init(PARAMS)
@@ -69,6 +70,7 @@ def test_clipping_before_the_surgery_clips_main():
     assert_allclose(direction, [10.6, 0.8], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_another_traced_lam_or_rho_does_not_recompile():
     compiled = 0
 
@@ -117,6 +119,7 @@ def test_schedules_get_the_number_of_steps():
         assert_allclose(direction, min(count / 10, 1.0), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_vmap_over_lam_trains_each_lane_as_if_alone():
     def train(lam):
         params, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=0.1)), optax.adam(0.1)), 5)
@@ -141,6 +144,7 @@ def test_masked_parameters_take_no_part():
 SHARDED = ["bloop", "bloop three levels", "pcgrad relative average", "gradvac", "metabalance three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "aux_count"), [ALL[label] for label in SHARDED], ids=SHARDED)
 def test_parameters_sharded_over_8_devices_give_the_single_device_result(method, aux_count):
     mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -171,6 +175,7 @@ def test_parameters_sharded_over_8_devices_give_the_single_device_result(method,
         assert tree["matrix"].sharding.is_equivalent_to(spec["matrix"], 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [gs.bloop(lam=0.1), gs.gradvac()], ids=repr)
 def test_a_state_saved_with_orbax_resumes_bit_for_bit(method, tmp_path):
     tx = optax.chain(gsj.surgery(method), optax.adam(0.1))
@@ -184,7 +189,7 @@ def test_a_state_saved_with_orbax_resumes_bit_for_bit(method, tmp_path):
     assert_array_equal(flat(resumed), flat(straight))
 
 
-@pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+@every_method
 def test_an_unsound_step_changes_no_state_and_is_skipped_by_apply_if_finite(method, aux_count):
     tx = optax.chain(gsj.surgery(method), optax.apply_if_finite(optax.adam(0.1), max_consecutive_errors=3))
     update = jax.jit(tx.update)

@@ -10,9 +10,7 @@ import pytest
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from tests.jax_front.trees import NESTED, flat, size, unflatten
-from tests.methods.catalogue import ALL
-
-every_method = pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+from tests.methods.catalogue import every_method
 
 
 def history(aux_count, length, steps=100, seed=0):
@@ -81,6 +79,7 @@ def test_gradients_far_longer_than_their_average_cost_no_digits(method, aux_coun
     assert error(directions, run_reference(method, gradients)[0]) < 1e-5
 
 
+@pytest.mark.slow
 @every_method
 def test_bfloat16_gradients_have_a_float32_average(method, aux_count):
     gradients = np.asarray(history(aux_count, 40), jnp.bfloat16).astype(np.float64)
@@ -129,6 +128,7 @@ def test_zero_collinear_and_opposed_gradients(method, aux_count):
             assert_as_reference_on_a_line(method, aux_count, line, factor, NESTED)
 
 
+@pytest.mark.slow
 @every_method
 def test_trees_of_one_element(method, aux_count):
     """There all gradients are collinear."""

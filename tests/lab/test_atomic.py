@@ -60,6 +60,7 @@ def old_report(tmp_path_factory):
     return write_report([run(), run(lam=1.0)], tmp_path_factory.mktemp("report"), "old").parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "mixed-loss.png"])
 def test_a_disk_that_fills_up_leaves_a_whole_report(tmp_path, old_report, fill_disk, name):
     shutil.copytree(old_report, tmp_path, dirs_exist_ok=True)

@@ -63,6 +63,7 @@ def test_the_list_has_it_and_names_one_that_cannot_be_imported(gradsurgery):
     assert "broken: there is no module walking.missing\n" in listed
 
 
+@pytest.mark.slow
 def test_a_worker_trains_it_and_an_export_finds_it(gradsurgery):
     losses = gradsurgery("run", "stroll", "--method", "mixed", "--lam", "1", "--set", "steps=3")
     assert [line.split() for line in losses.splitlines()[1:]] == [

@@ -68,7 +68,14 @@ def ends(folder="runs"):
     return {(record.spec.method, record.spec.lam, record.spec.seed): record.metrics for record in records}
 
 
-@pytest.mark.parametrize("reference", ["walking.py:walk", "./walking.py:walk", "walking:walk"])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "walking.py:walk",
+        pytest.param("./walking.py:walk", marks=pytest.mark.slow),
+        pytest.param("walking:walk", marks=pytest.mark.slow),
+    ],
+)
 def test_a_problem_in_a_file_or_module_is_swept_by_workers_and_reported(folder, reference, capsys):
     assert main(["sweep", reference, "--set", "steps=3", "--seeds", "0,1"]) == 0
     page = capsys.readouterr().out.splitlines()[-1].removeprefix("report: ")
@@ -79,6 +86,7 @@ def test_a_problem_in_a_file_or_module_is_swept_by_workers_and_reported(folder, 
     assert not any(folder.glob("runs/checkpoints/*"))
 
 
+@pytest.mark.slow
 def test_report_recommend_and_export_take_any_stored_problem(folder, capsys):
     assert main(["sweep", "walking.py:walk"]) == 0
     for command in (["report", "walk"], ["recommend", "walk", "--allow", "50%"], ["export", "walk", "runs.csv"]):
@@ -90,6 +98,7 @@ def test_report_recommend_and_export_take_any_stored_problem(folder, capsys):
     assert "there is no problem 'wlk': did you mean walk?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
     command = ["sweep", "walking.py:walk", "--methods", "mixed", "--lams", "1", "--workers", "1"]
     assert main([*command, "--folder", "undisturbed"]) == 0
@@ -225,6 +234,7 @@ def test_a_function_that_yields_nothing_fails_with_the_reason(tmp_path):
         lab.sweep(silent, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_rows_may_hold_tensors(tmp_path, workers):
     torch = pytest.importorskip("torch")

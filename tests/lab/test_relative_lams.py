@@ -53,6 +53,7 @@ def test_a_problem_that_names_no_lams_is_swept_over_relative_ones(tmp_path):
     assert r"relative \u03bb = 0.3" in lab.report(records, tmp_path / "report").read_text()
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_relative_lams(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(PROBLEMS, "regression", REGRESSION)
     command = ["sweep", "regression", "--methods", "bloop", "--workers", "0", "--folder", str(tmp_path)]

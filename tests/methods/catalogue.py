@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+import pytest
+
 import gradsurgery as gs
 from gradsurgery.method import Method
 
@@ -44,6 +46,12 @@ ALL: dict[str, tuple[Method, int]] = {
     "metabalance three": (gs.metabalance(), 3),
 }
 """Methods, and the number of auxiliary gradients to give them, by label."""
+
+every_method = pytest.mark.parametrize(
+    ("method", "aux_count"),
+    [pytest.param(*ALL[label], id=label, marks=() if label in gs.METHODS else pytest.mark.slow) for label in ALL],
+)
+"""For tests that compile something for each method: ``make quick`` leaves out the variants."""
 
 
 @dataclass(frozen=True)

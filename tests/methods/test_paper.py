@@ -225,6 +225,7 @@ def test_descent_along_bloop_ends_within_a_step_of_the_bilevel_solution(eta):
 # Theorem 1, on least squares; runs start at a solution of main
 
 
+@pytest.mark.slow
 def test_main_gradient_and_loss_fall_with_the_length_of_the_run_as_the_theorem_says():
     """(1/T) sum E |g_main|^2 = O(T^-1/4), and E[main] ends in O(eta^1/3), which is T^-1/4 too.
 

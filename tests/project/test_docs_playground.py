@@ -10,7 +10,7 @@ from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
 from tests.project.snippets import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
 PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <link rel="stylesheet" href="site.css"><div class="playground"></div><script src="playground.js"></script>"""

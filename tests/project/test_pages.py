@@ -36,6 +36,7 @@ def test_the_readme_links_to_every_example_and_to_pages_that_exist():
     assert examples - links == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snippet", snippets("docs/lab.md"), ids=range(len(snippets("docs/lab.md"))))
 def test_each_snippet_about_the_lab_sweeps_or_logs(snippet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -38,6 +38,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @eager_and_compiled
 @pytest.mark.parametrize(("method", "huge"), HUGE.values(), ids=HUGE)
 def test_one_huge_gradient_does_not_spoil_later_steps(method, huge, compiled):
@@ -63,6 +64,7 @@ OVERFLOWING = {
 }
 
 
+@pytest.mark.slow
 @eager_and_compiled
 @pytest.mark.parametrize("measure", [False, True])
 @pytest.mark.parametrize(("method", "main", "aux"), OVERFLOWING.values(), ids=OVERFLOWING)
@@ -79,6 +81,7 @@ def test_a_weight_that_overflows_makes_the_step_unsound(method, main, aux, measu
         torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @eager_and_compiled
 def test_a_weight_that_overflows_in_the_narrowest_type_makes_the_step_unsound(compiled):
     narrow, wide = Parameter(torch.zeros(3)), Parameter(torch.zeros(3, dtype=torch.float64))

@@ -109,6 +109,7 @@ def test_optimisers_schedulers_and_clipping_see_the_direction(make):
         torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_trains_the_same():
     method = gs.bloop(lam=0.5, rho=0.3)
     results = []

@@ -6,9 +6,7 @@ import torch
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
-from tests.methods.catalogue import ALL, everything
-
-every_method = pytest.mark.parametrize(("method", "aux_count"), ALL.values(), ids=ALL)
+from tests.methods.catalogue import every_method, everything
 
 
 def make_parameters(dtype):
@@ -94,6 +92,7 @@ def test_agree_for_100_steps(method, aux_count, dtype, tolerance, average_tolera
     assert_close(run(method, history(aux_count, dtype), dtype), tolerance, average_tolerance)
 
 
+@pytest.mark.slow
 @every_method
 def test_the_kernel_agrees_for_100_steps(method, aux_count):
     gradients = history(aux_count, torch.float32)

@@ -33,6 +33,7 @@ def closeness_to_zero(model, inputs):
     return sum(parameter.square().sum() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 6])
 @pytest.mark.parametrize(
     ("method", "given", "options"),

@@ -72,6 +72,7 @@ def test_evaluation_reports_the_mean_of_a_loss_function(tmp_path):
     assert metrics["eval_loss"] > 3
 
 
+@pytest.mark.slow
 def test_the_auxiliary_loss_can_choose_the_best_model(tmp_path):
     given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
     options = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}

@@ -26,6 +26,7 @@ from tests.transformers_front.tiny import (
 NOTHING = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", NOTHING, ids=repr)
 @pytest.mark.parametrize(
     "options",

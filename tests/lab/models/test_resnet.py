@@ -68,6 +68,7 @@ def torch_logits(model, config, images):
     return {name: x @ to_torch(head.kernel) + to_torch(head.bias) for name, head in model.heads.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [ResNetConfig((1, 2), False, 8, True), ResNetConfig((2, 1), True, 8, False)])
 def test_logits_equal_those_of_pytorch(config):
     network = Functional(lambda rngs: ResNet(config, {"main": 3, "aux": 5}, rngs=rngs))

@@ -19,6 +19,7 @@ def test_gradient_is_that_of_the_norm():
     np.testing.assert_allclose(gradient, np.outer(left[:, 0], right[0]), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_norm_follows_a_matrix_whose_singular_values_are_pushed_together():
     """Adam on a noisy quadratic loss and lam log |W|: the larger lam, the more singular values compete for the top."""
     start = jax.random.normal(jax.random.key(0), (128, 64)) / 8
@@ -48,6 +49,7 @@ def test_norm_follows_a_matrix_whose_singular_values_are_pushed_together():
     assert singular_values[-1, 1] > 0.9 * singular_values[-1, 0]
 
 
+@pytest.mark.slow
 def test_basis_stays_orthonormal_while_singular_values_decay_quickly():
     left = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 30)))[0]
     right = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 30)))[0]

@@ -112,6 +112,7 @@ def test_no_position_sees_the_tokens_it_predicts(decoder):
     assert not np.allclose(before[5:], after[5:])
 
 
+@pytest.mark.slow
 def test_padding_the_source_changes_nothing(translator):
     source, target = random_tokens(2, 5), random_tokens(2, 4, seed=1)
     padded = jnp.pad(source, ((0, 0), (0, 5)), constant_values=PAD)
@@ -119,6 +120,7 @@ def test_padding_the_source_changes_nothing(translator):
     np.testing.assert_allclose(logits(source, target), logits(padded, target), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_greedy_translation_with_a_cache_equals_that_without(translator):
     """Without a cache, the whole prefix is read again for every token."""
     source, logits = random_tokens(6, 10), compiled(translator)

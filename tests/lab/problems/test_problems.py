@@ -25,6 +25,7 @@ def conditioning():
     return lambda method, lam: train(task, make_run("conditioning", method=method, lam=lam, rho=None))[1][-1]
 
 
+@pytest.mark.slow
 def test_conditioning_ends_where_the_paper_says(conditioning):
     for lam in (0.1, 1.0):
         mixed, bloop = conditioning("mixed", lam), conditioning("bloop", lam)
@@ -55,6 +56,7 @@ def test_conditioning_draws_methods_with_and_without_lam(methods):
     assert labels == (["mixed, measured", "bloop, measured", "Hessian diag(1, λ)"] if "bloop" in methods else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", [1.0, 0.5])
 def test_noise_turns_the_projection_into_mixed_training(lam):
     run = make_run("noise", lam=lam, rho=None, samples="2000")
@@ -123,6 +125,7 @@ def test_an_mlp_takes_any_dataset_of_images(name):
     assert rows[-1]["aux_train"] == rows[-1]["aux_test"]
 
 
+@pytest.mark.slow
 def test_the_mlp_of_weights_records_the_length_of_all_parameters():
     run = make_run("weights", "laptop", main_data="digits", train_images="512", test_images="100", evaluated="100")
     state, (row,) = train(problem("weights").build(run.settings, None), run, chunks=0)

@@ -74,6 +74,7 @@ def test_figures_meet_the_requirements_of_a_journal(report, name):
     assert b"/Type3" not in pdf
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_files(report, tmp_path):
     rc_params = dict(matplotlib.rcParams)
     again = write_report(sweep(), tmp_path, "lipschitz, demo")
@@ -209,6 +210,7 @@ UNUSUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", UNUSUAL)
 def test_unusual_runs_make_a_report(tmp_path, png_only, case):
     records, figures = UNUSUAL[case]

@@ -11,7 +11,7 @@ from tests.browser import CHROMIUM, launch
 from tests.lab.reports.synthetic_runs import ending, main_alone, run, sweep
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 MOBILE = {"is_mobile": True, "has_touch": True}

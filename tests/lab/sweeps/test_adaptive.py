@@ -69,6 +69,7 @@ def swept(folder, **options):
     return {(record.spec.method, record.spec.lam, record.spec.seed): record.final for record in records}
 
 
+@pytest.mark.slow
 def test_an_adaptive_sweep_trains_the_same_runs_with_any_number_of_workers(tmp_path):
     runs = swept(tmp_path / "none", workers=0)
     assert runs == swept(tmp_path / "two", workers=2)

@@ -93,6 +93,7 @@ def test_devices_are_named_by_the_driver_if_no_variable_does(monkeypatch, tmp_pa
     assert cuda_devices() == []
 
 
+@pytest.mark.slow
 def test_workers_see_their_own_accelerators(tmp_path, monkeypatch):
     """Two runs that wait for each other: each has a worker, and each worker its own device."""
 

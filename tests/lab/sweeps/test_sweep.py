@@ -53,6 +53,7 @@ def test_a_run_is_trained_once(tmp_path):
     assert all(record.status == "done" and record.info["commit"] is not None for record in after)
 
 
+@pytest.mark.slow
 def test_a_resume_with_one_run_missing_ends_with_the_same_numbers(tmp_path):
     """The sums differ between one core and several, so the run has to have the same number of cores again."""
     runs = toy_runs(**FOUR_MILLION)[:2]
@@ -66,6 +67,7 @@ def test_a_resume_with_one_run_missing_ends_with_the_same_numbers(tmp_path):
     assert listener.warnings == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
 def test_numbers_depend_on_the_cores_so_a_change_of_cores_is_warned_about(tmp_path):
     runs = toy_runs(**FOUR_MILLION)[::2]  # two methods with the same weight, for which a toy has the same numbers

@@ -70,6 +70,7 @@ def wait_for_exit(workers):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_workers_exit_silently_when_the_sweep_is_killed(sweeping, tmp_path):
     process, workers = sweeping
     process.kill()
@@ -87,6 +88,7 @@ def test_a_worker_that_is_killed_ends_the_sweep_with_one_sentence(sweeping):
     wait_for_exit(workers)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
     process, workers = sweeping
     for pid in (process.pid, *workers):

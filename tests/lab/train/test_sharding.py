@@ -58,8 +58,8 @@ def fractions(monkeypatch):
     return recorded
 
 
-@pytest.mark.parametrize("scan", ["true", "false"])
-@pytest.mark.parametrize("sharded", ["true", "false"])
+@pytest.mark.parametrize("scan", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sharded", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_eight_devices_train_as_one(monkeypatch, fractions, scan, sharded):
     monkeypatch.setitem(PROBLEMS, "regression", REGRESSION)
     settings = {"scan": scan, "sharded": sharded, "chunks": "2"}

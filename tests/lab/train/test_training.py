@@ -57,6 +57,7 @@ def test_steps_inside_and_outside_xla_agree():
         assert row == pytest.approx(other, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_run_resumes_from_any_chunk(scan):
     task, saved = make_task(Batches(), scan=scan), {}
