@@ -94,6 +94,7 @@ def test_the_old_average_keeps_its_digits_where_rho_is_close_to_1():
     assert_allclose(state.averages[0], reference.state.averages[0] / reference.state.mass, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1e-2, 1e-4, 1e-6])
 def test_rounding_does_not_add_up_in_the_average(rho):
     """The weights of the old average and of the new gradient add up to exactly 1."""

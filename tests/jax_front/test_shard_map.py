@@ -64,6 +64,7 @@ def test_sharded_parameters_give_the_single_device_result(method, aux_count):
     assert_allclose(run(method, "x", gradients, *ONE_AXIS), expect(method, gradients), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_mesh_of_two_axes_where_some_leaves_are_replicated_over_one():
     method, gradients = gs.bloop(lam=0.5, rho=0.1), draw(2, SHAPES)
     assert_allclose(run(method, ("x", "y"), gradients, *TWO_AXES), expect(method, gradients), rtol=1e-4, atol=1e-5)

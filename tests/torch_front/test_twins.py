@@ -155,6 +155,7 @@ def test_a_method_may_average_every_gradient(compiled):
     assert_close(run(everything(), gradients, torch.float32, compile=compiled), 1e-5, 1e-5)
 
 
+@pytest.mark.slow
 @eager_and_compiled
 @pytest.mark.parametrize("shift", [0, 1], ids=["between steps", "between losses"])
 def test_types_and_memory_layouts_may_differ(shift, compiled):

@@ -49,6 +49,7 @@ def test_evaluation_reports_the_auxiliary_loss(tmp_path):
     assert "test_aux_loss" not in trainer.predict(MAIN).metrics
 
 
+@pytest.mark.slow
 def test_persistent_workers_do_not_mix_up_the_evaluation_datasets(tmp_path):
     """``get_eval_dataloader`` caches one loader then."""
     options = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}

@@ -45,6 +45,7 @@ def labels(source, batch):
     return np.asarray(source.labels(source.data, batch))
 
 
+@pytest.mark.slow
 def test_later_steps_and_shards_equal_those_of_the_whole(source):
     whole = list(islice(source.batches(8, slice(0, 8), (0, 1), 0), 3))
     shard = next(source.batches(8, slice(4, 8), (0, 1), 2))

@@ -18,6 +18,7 @@ def jit(function):
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "count"),
     [

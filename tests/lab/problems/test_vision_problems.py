@@ -52,6 +52,7 @@ def test_the_demo_of_cifar10mnist_learns_both_labels():
     assert rows[-1]["accuracy_aux_train"] > 0.5
 
 
+@pytest.mark.slow
 def test_the_aux_of_weights_is_half_the_square_of_all_trained_parameters():
     run = make_run("weights", **SMALL)
     state, (row,) = train(problem("weights").build(run.settings, None), run, chunks=0)

@@ -186,6 +186,7 @@ def test_main_alone_by_itself_and_beside_diverged_runs_has_no_slider(tmp_path, n
         assert Page(write_report(main_alone() + others, tmp_path, name)).data["recommend"] is None
 
 
+@pytest.mark.slow
 def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
     grid = itertools.product(gs.METHODS, powers_of_ten(-4, 0, 20), range(10))
     records = [run(method, lam, seed=seed, steps=100) for method, lam, seed in grid]

@@ -133,6 +133,7 @@ def test_a_damaged_checkpoint_costs_only_time(tmp_path, caplog):
     assert record.metrics == run_sweep(tmp_path / "other", runs, workers=0)[0].metrics
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_recorded_does_not_stop_the_others_and_is_tried_again(tmp_path):
     (tmp_path / "mixed-fails").touch()
     runs, listener = toy_runs(), Recorder()

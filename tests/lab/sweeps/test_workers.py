@@ -99,6 +99,7 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
     wait_for_exit(workers)
 
 
+@pytest.mark.slow
 def test_a_worker_whose_parent_does_not_listen_exits_silently_and_fails_no_run(tmp_path, capfd):
     """The parent may be gone before the worker notices."""
     (run, *_) = toy_runs()
@@ -132,6 +133,7 @@ def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_mistake_found_by_a_worker_is_one_sentence(tmp_path, capsys):
     assert main([*LAPTOP, "--data-dir", str(tmp_path), "--folder", str(tmp_path / "runs")]) == 2
     printed = capsys.readouterr().err
