@@ -38,6 +38,14 @@ def assert_equal_states(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
+def test_a_snapshot_of_a_methods_memory_loses_no_digits():
+    run = make_run(gs.gradvac())
+    train(run, 3)
+    surgery = run[2]
+    (part,) = surgery._parts
+    assert [value.item() for value in surgery.state_dict()["memory"]] == [float(value) for value in part._state.memory]
+
+
 METHODS = [gs.bloop(lam=lambda step: 0.1 * step, rho=0.3), gs.gradvac(), gs.dynamic_barrier(lam=0.5, rho=0.1)]
 
 

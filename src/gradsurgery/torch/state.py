@@ -53,7 +53,8 @@ class State:
     def advance(self, mass: Scalar, memory: tuple[Scalar, ...]) -> None:
         """End a step; the averages have been updated in place."""
         self.steps += 1
-        self.mass, self.memory = mass, memory
+        self.mass = mass
+        self.memory = tuple(map(self._scalars.as_numpy, memory))  # rounded as a snapshot is, so that resuming is exact
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state, in plain containers.
