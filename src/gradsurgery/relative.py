@@ -24,9 +24,9 @@ class relative(hyperparameter.StepWeight):
 
     It costs the inner products <g_main, g_main> and <g_aux, g_aux>, unless the method computes them anyway.
 
-    The lengths are those of the step, over all parameters of the surgery. Both alternatives were tried. Moving averages
-    of the squared lengths gave fronts that were better on one problem and worse on the next (docs/relative.md); they
-    need state, and lag behind losses whose scale changes. Where each loss has a head of its own, the heads make up much
+    The lengths are those of the step, over all parameters of the surgery. Moving averages of the squared lengths were
+    tried: fronts were better on one problem and worse on the next (docs/relative.md). They need state, and lag behind
+    losses whose scale changes. Where each loss has a head of its own, the heads make up much
     of either length: on ``cifar10mnist`` |g_main| / |g_aux| is twice as large over the shared parameters alone. To
     measure there, give the trunk a method of its own: a group in PyTorch, ``optax.masked`` in JAX.
 
