@@ -10,6 +10,7 @@ from gradsurgery.lab.claims.records import read_records, write_records
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 
 
@@ -75,6 +76,15 @@ def test_an_export_keeps_the_last_row_and_the_key_of_each_run(tmp_path):
     for record in stored:
         (row,) = read[record.spec.key].metrics
         assert row == {name: value for name, value in record.final.items() if not name.startswith("surgery/")}
+
+
+def test_an_export_keeps_the_curves_of_a_problem_that_draws_them(tmp_path):
+    rows = tuple({"step": step, "main_train": 1.0, "aux_train": 2.0, "surgery/conflict": 1.0} for step in range(3))
+    spec = RunSpec("ema", "demo", "bloop", lam=0.2, rho=0.1, seed=0)
+    write_records([RunRecord(spec, "done", {}, rows)], tmp_path / "records.parquet")
+    (record,) = read_records(tmp_path / "records.parquet")
+    assert [row["step"] for row in record.metrics] == [0, 1, 2]
+    assert "surgery/conflict" not in record.final
 
 
 MISTAKES = {

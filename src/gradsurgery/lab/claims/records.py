@@ -1,6 +1,6 @@
 """The runs behind the ledger as a small parquet file, from which the page can be drawn again without training.
 
-A run that ends with losses is kept with its last row alone, and without diagnostics.
+Of a run with losses only the last row is kept, unless its problem draws the curves. Diagnostics are left out.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 from gradsurgery.lab.atomic import replace_file
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 
 _SPEC = ("problem", "scale", "method", "lam", "rho", "seed", "relative")
@@ -51,7 +52,9 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
 
 def _kept(record: RunRecord) -> tuple[Metrics, ...]:
-    return record.metrics[-1:] if "main_train" in record.final else record.metrics
+    problem = PROBLEMS.get(record.spec.problem)
+    draws_curves = problem is not None and problem.draws
+    return record.metrics[-1:] if "main_train" in record.final and not draws_curves else record.metrics
 
 
 def _without_diagnostics(row: Metrics) -> Metrics:
