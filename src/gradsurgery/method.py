@@ -33,7 +33,7 @@ class Step:
 class Method:
     """A way to combine the gradients of a main and of one or more auxiliary losses. Subclasses implement the formula.
 
-    A subclass may have the hyperparameters ``lam`` and ``rho``, which may be schedules.
+    A subclass may have the hyperparameters ``lam``, ``rho`` and ``beta``, each a number or a schedule.
     """
 
     memory: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +62,7 @@ class Method:
     def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, and checked."""
         changed = {}
-        for name in ("lam", "rho"):
+        for name in ("lam", "rho", "beta"):
             field = getattr(self, name, None)
             value = hyperparameter.resolve(field, step)
             if value is not field:

@@ -35,6 +35,7 @@ ALL: dict[str, tuple[Method, int]] = {
     **{label: (method, aux_count) for name in gs.METHODS for label, method, aux_count in variants(name)},
     "bloop quick average": (gs.bloop(lam=2.0, rho=0.5), 1),
     "bloop schedules": (gs.bloop(lam=schedule, rho=schedule), 1),
+    "gradvac schedule": (gs.gradvac(beta=schedule), 1),
     "barrier half": (gs.barrier(psi=lambda main, aux: 0.5 * (main @ main)), 1),
     "bloop relative": (gs.bloop(lam=gs.relative(0.3)), 1),
     "pcgrad relative average": (gs.pcgrad(lam=gs.relative(schedule), rho=0.1), 1),

@@ -19,6 +19,13 @@ def test_beta_is_the_share_of_the_new_cosine():
     assert_allclose(step.state.memory, [0.3])
 
 
+def test_beta_may_be_a_schedule():
+    step = gs.Reference(gs.gradvac(beta=lambda step: 1 / (1 + step)))
+    step([1.0, 0.0], [3.0, 4.0])  # phi = 0.6
+    step([1.0, 0.0], [0.0, 2.0])  # phi = 0
+    assert_allclose(step.state.memory, [0.5 * 0.6])
+
+
 def test_the_first_step_is_that_of_pcgrad():
     main, aux = [3.0, 4.0], [-2.0, 1.0]
     assert_allclose(gs.Reference(gs.gradvac())(main, aux), gs.Reference(gs.pcgrad(lam=1.0))(main, aux))

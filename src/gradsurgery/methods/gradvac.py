@@ -8,7 +8,7 @@ c = (phi_average sqrt(1 - phi^2) - phi sqrt(1 - phi_average^2)) / sqrt(1 - phi_a
 from dataclasses import dataclass
 
 from gradsurgery.geometry import cos
-from gradsurgery.hyperparameter import share
+from gradsurgery.hyperparameter import Hyperparameter, share
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import Scalar, ratio, root
 from gradsurgery.vector import Vector
@@ -24,7 +24,7 @@ class gradvac(Method):
     both corrected gradients, as in the reference.
 
     Args:
-        beta: share of the new cosine in its average, in (0, 1].
+        beta: share of the new cosine in its average, in (0, 1], or a schedule.
 
     Example:
         >>> gradvac()
@@ -34,7 +34,7 @@ class gradvac(Method):
     Multilingual Models*, ICLR 2021.
     """
 
-    beta: Scalar = 0.01
+    beta: Hyperparameter = 0.01
 
     memory = ("phi_average",)
 
