@@ -103,6 +103,75 @@ def test_a_state_of_another_method_is_refused():
         two_levels[1].load_state_dict(run[1].state_dict())
 
 
+def test_if_the_state_of_one_group_is_refused_no_group_is_loaded():
+    def make(second_method, steps):
+        first, second = Parameter(torch.ones(2)), Parameter(torch.ones(2))
+        groups = [{"params": first, "method": gs.bloop(lam=0.5)}, {"params": second, "method": second_method}]
+        surgery, optimiser = gst.Surgery(groups, gs.mixed(lam=1.0)), torch.optim.Adam([first, second])
+        surgery.attach(optimiser)
+        for _ in range(steps):
+            surgery.backward((first * second).sum(), first.sum() + second.sum())
+            surgery.apply()
+        return surgery, optimiser
+
+    _, saved = make(gs.pcgrad(lam=0.5, rho=0.1), steps=2)
+    surgery, optimiser = make(gs.dynamic_barrier(lam=0.5, rho=0.1), steps=1)
+    with pytest.raises(ValueError, match="of the method pcgrad, but this Surgery's method is dynamic_barrier"):
+        optimiser.load_state_dict(saved.state_dict())
+    assert [state["steps"] for state in surgery.state_dict()["groups"]] == [1, 1]
+
+
+def test_two_surgeries_may_be_attached_to_one_optimiser():
+    def make(steps):
+        weights = [Parameter(torch.ones(2)) for _ in range(2)]
+        surgeries = [gst.Surgery([weight], gs.bloop(lam=0.5)) for weight in weights]
+        optimiser = torch.optim.Adam(weights)
+        for weight, surgery in zip(weights, surgeries, strict=True):
+            surgery.attach(optimiser)
+            for _ in range(steps):
+                surgery.backward(weight.sum(), weight.square().sum())
+                surgery.apply()
+        optimiser.step()
+        return surgeries, optimiser
+
+    (surgeries, optimiser), (others, other) = make(steps=2), make(steps=0)
+    other.load_state_dict(optimiser.state_dict())
+    for actual, expected in zip(others, surgeries, strict=True):
+        assert_equal_states(actual.state_dict(), expected.state_dict())
+    assert set(other.state_dict()["state"][0]) == set(optimiser.state_dict()["state"][0])
+
+
+def test_a_state_that_the_optimiser_refuses_leaves_the_surgery_alone():
+    """Two groups of one and three parameters load a state of three and one."""
+
+    def make(first_group, steps):
+        model, _, surgery = make_run(gs.bloop(lam=0.5))
+        parameters = list(model.parameters())
+        groups = [{"params": parameters[:first_group]}, {"params": parameters[first_group:]}]
+        optimiser = torch.optim.Adam(groups)
+        surgery.attach(optimiser)
+        train((model, optimiser, surgery), steps)
+        return surgery, optimiser
+
+    _, saved = make(first_group=3, steps=2)
+    surgery, optimiser = make(first_group=1, steps=1)
+    with pytest.raises(ValueError, match="doesn't match the size"):
+        optimiser.load_state_dict(saved.state_dict())
+    assert surgery.state_dict()["steps"] == 1
+
+
+def test_loading_drops_gathered_gradients():
+    weight = Parameter(torch.ones(2))
+    surgery, optimiser = gst.Surgery([weight], gs.mixed(lam=0.5)), torch.optim.SGD([weight])
+    surgery.attach(optimiser)
+    saved = optimiser.state_dict()
+    surgery.backward(weight.sum(), weight.sum())
+    optimiser.load_state_dict(saved)
+    surgery.backward(weight.sum(), weight.sum())
+    surgery.apply()
+    assert weight.grad.tolist() == [1.5, 1.5]
+
+
 def test_gathered_gradients_are_not_saved_and_a_warning_says_so():
     model, optimiser, surgery = make_attached(gs.bloop(lam=0.5))
     output = model(torch.ones(3, 4))

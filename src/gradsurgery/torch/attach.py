@@ -6,12 +6,14 @@ an optimiser does the same with the surgery's.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from gradsurgery.torch.gradients import Gatherer
 
 PREFIX = "surgery."
 
@@ -26,8 +28,11 @@ class Stateful(Protocol):
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state."""
 
+    def check(self, saved: Mapping[str, Any]) -> None:
+        """Raise unless this state fits."""
+
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Load a state, checked first."""
+        """Load a state."""
 
 
 def unwrap_optimizer(optimizer: Any) -> Optimizer:
@@ -40,24 +45,24 @@ def unwrap_optimizer(optimizer: Any) -> Optimizer:
     return inner
 
 
-def attach(optimizer: Optimizer, parts: Sequence[Stateful], has_gradients: Callable[[], bool]) -> None:
+def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) -> None:
     """Register the hooks.
 
     Args:
         optimizer: the optimiser, unwrapped.
         parts: the parts of the surgery, a live list.
-        has_gradients: returns whether there are gradients that were gathered and not applied.
+        gatherer: holds the gradients that were gathered and not applied.
     """
 
     def check_step(*_: Any) -> None:
-        if has_gradients():
+        if gatherer.gradients:
             raise RuntimeError(
                 "optimizer.step() was called with gradients that the surgery has gathered but not applied: call "
                 "surgery.apply() before optimizer.step()"
             )
 
     def save(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
-        if has_gradients():
+        if gatherer.gradients:
             warnings.warn(
                 "optimizer.state_dict() does not contain the gradients that the surgery has gathered and not applied: "
                 "call it after surgery.apply()",
@@ -72,21 +77,36 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], has_gradients: Calla
         return {**saved, "state": state}
 
     def load(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:
-        parameters, keys = _parameters(optimizer), _keys(saved["param_groups"])
-        if len(parameters) != len(keys):
+        if _sizes(optimizer.param_groups) != _sizes(saved["param_groups"]):
             return None  # the optimiser raises
+        ids_by_key = dict(zip(_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
+        surgery_ids = {id(parameter) for part in parts for parameter in part.parameters}
         entries, state = {}, {}
-        ids_by_key = dict(zip(keys, map(id, parameters), strict=True))
         for key, entry in saved["state"].items():
-            of_surgery = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
-            if of_surgery and key in ids_by_key:
-                entries[ids_by_key[key]] = of_surgery
-            if len(of_surgery) < len(entry) or not of_surgery:
-                state[key] = {name: value for name, value in entry.items() if name not in of_surgery}
-        optimizer_ids = set(map(id, parameters))
+            own, rest = {}, entry
+            if ids_by_key.get(key) in surgery_ids:  # another surgery may be attached for the other parameters
+                own = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
+                rest = {name: value for name, value in entry.items() if name not in own}
+            if own:
+                entries[ids_by_key[key]] = own
+            if rest or not own:
+                state[key] = rest
+        optimizer_ids = set(ids_by_key.values())
+        states = []
         for part in parts:
-            if any(id(parameter) in optimizer_ids for parameter in part.parameters):
-                _load(part, optimizer_ids, entries)
+            if any(id(parameter) in entries for parameter in part.parameters):
+                states.append((part, _join(part, optimizer_ids, entries)))
+            elif any(id(parameter) in optimizer_ids for parameter in part.parameters):
+                warnings.warn(
+                    "the state that the optimiser loads has no part of the surgery that is attached to it, so it was "
+                    "saved without attach: the averages of the surgery stay as they are",
+                    stacklevel=5,
+                )
+        for part, part_state in states:  # all before any is loaded
+            part.check(part_state)
+        for part, part_state in states:
+            part.load(part_state)
+        gatherer.clear()
         return {**saved, "state": state}
 
     optimizer.register_step_pre_hook(check_step)
@@ -101,6 +121,10 @@ def _parameters(optimizer: Optimizer) -> list[Tensor]:
 def _keys(param_groups: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The keys of the parameters in a saved state: numbers, or names from ``torch.distributed.checkpoint``."""
     return [key for group in param_groups for key in group["params"]]
+
+
+def _sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [len(group["params"]) for group in param_groups]
 
 
 def _split(part: Stateful) -> dict[int, dict[str, Tensor]]:
@@ -120,8 +144,8 @@ def _split(part: Stateful) -> dict[int, dict[str, Tensor]]:
     return entries
 
 
-def _load(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> None:
-    """Load a part from an optimiser's state; parameters of other optimisers keep their averages.
+def _join(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Any]:
+    """The state of a part from that of an optimiser; parameters of other optimisers keep their averages.
 
     Args:
         part: the part.
@@ -129,13 +153,6 @@ def _load(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping
         entries: the surgery's share of the saved state, by the id of the parameter.
     """
     entries_by_index = {index: entries[id(p)] for index, p in enumerate(part.parameters) if id(p) in entries}
-    if not entries_by_index:
-        warnings.warn(
-            "the state that the optimiser loads has no part of the surgery that is attached to it, so it was saved "
-            "without attach: the averages of the surgery stay as they are",
-            stacklevel=6,
-        )
-        return
     fields: dict[str, Tensor] = {}
     methods = set()
     for entry in entries_by_index.values():
@@ -155,13 +172,11 @@ def _load(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping
             field = name.rsplit(".", 1)[1]
             if field.startswith("average"):
                 averages[int(field.removeprefix("average"))][index] = value
-    part.load(
-        {
-            "method": " and ".join(sorted(methods)),
-            "shapes": saved["shapes"],
-            "steps": int(fields["steps"]),
-            "mass": fields["mass"],
-            "memory": list(fields["memory"].unbind()) if "memory" in fields else [],
-            "averages": averages[:count],
-        }
-    )
+    return {
+        "method": " and ".join(sorted(methods)),
+        "shapes": saved["shapes"],
+        "steps": int(fields["steps"]),
+        "mass": fields["mass"],
+        "memory": list(fields["memory"].unbind()) if "memory" in fields else [],
+        "averages": averages[:count],
+    }

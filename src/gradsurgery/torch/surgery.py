@@ -215,11 +215,11 @@ class Surgery:
             torch.save(optimizer.state_dict(), "optimizer.pt")
             optimizer.load_state_dict(torch.load("optimizer.pt", weights_only=True))
 
-        ``optimizer.step()`` then raises if gradients were gathered and ``apply`` was forgotten. Loading a state that
-        was saved without ``attach`` warns, and leaves the surgery as it is. Averages are stored beside the optimiser's
-        own state of each parameter, so ``torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`` saves and
-        reshards them too (not with ``flatten_optimizer_state_dict=True``, which loads only what the optimiser itself
-        keeps: a warning says so).
+        ``optimizer.step()`` then raises if gradients were gathered and ``apply`` was forgotten. Loading a state drops
+        gathered gradients; one that was saved without ``attach`` warns, and leaves the averages as they are. Averages
+        are stored beside the optimiser's own state of each parameter, so
+        ``torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`` saves and reshards them too (not with
+        ``flatten_optimizer_state_dict=True``, which loads only what the optimiser itself keeps: a warning says so).
 
         Args:
             optimizers: optimisers of ``torch.optim``, plain or wrapped by Accelerate or Lightning. If several share the
@@ -241,7 +241,7 @@ class Surgery:
         self._gradient_states += [o.gradient_state for o in optimizers if hasattr(o, "gradient_state")]
         for optimizer in inner:
             if optimizer not in self._attached:
-                attach(optimizer, self._parts, lambda: bool(self._gatherer.gradients))
+                attach(optimizer, self._parts, self._gatherer)
                 self._attached.append(optimizer)
 
     def diagnostics(self) -> dict[str, Tensor]:
