@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import Parameter
 
 import gradsurgery as gs
@@ -94,6 +95,17 @@ def test_a_whole_step_never_waits_for_the_device(method, measure):
             optimiser.step()
             optimiser.zero_grad()
         assert surgery.diagnostics()
+
+
+def test_parameters_may_be_on_several_devices():
+    """Fake tensors refuse an operation on tensors of different devices."""
+    with FakeTensorMode():
+        parameters = [Parameter(torch.ones(3, device=device)) for device in ("cuda:0", "cuda:1", "cuda:2")]
+        surgery = gst.Surgery(parameters, gs.bloop(lam=0.5, rho=None), measure=True)
+        surgery._gatherer.gradients = [[torch.ones_like(p, requires_grad=False) for p in parameters] for _ in range(2)]
+        surgery.apply()
+        assert [p.grad.device for p in parameters] == [p.device for p in parameters]
+        assert {value.device for value in surgery.diagnostics().values()} == {parameters[0].device}
 
 
 @pytest.fixture

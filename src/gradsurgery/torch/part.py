@@ -123,6 +123,8 @@ class Part:
             if shards is not None:
                 summed = sum_over_shards(self._scalars.row(row), shards)
                 row = summed.unbind() if self._scalars.is_async else summed.tolist()
+            elif len(passes) > 1 and isinstance(row[0], Tensor):  # parameters may be on several devices
+                row = self._scalars.row(row).unbind()
             rows.append(row)
         if not rows:  # no loss reaches this part
             return [self._scalars.as_numpy(0.0)] * count
