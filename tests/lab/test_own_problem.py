@@ -1,11 +1,13 @@
 """Problems and methods of users: from Python, from files and modules; killed and resumed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 import gradsurgery as gs
@@ -153,6 +155,37 @@ def test_closures_are_swept_from_python(tmp_path):
     assert lab.recommend(records, allow=0.5)[0].lam == 1.0
 
 
+@lab.problem(main="m", aux="a", lams=[0, 1])
+def plain(run):
+    yield {"step": 0, "main_train": 1.0 + run.lam, "aux_train": 1 / (1 + run.lam)}
+
+
+def test_whole_numbers_and_floats_name_the_same_runs(tmp_path):
+    def keys(**grid):
+        records = lab.sweep(plain, folder=tmp_path, methods=["mixed", "bloop"], workers=0, quiet=True, **grid)
+        return [record.spec.key for record in records]
+
+    assert keys() == keys(lams=[0, 1]) == keys(lams=np.array([0.0, 1.0]), rhos=[0.01]) == keys(lams="0,1", seeds=[0.0])
+    assert len(keys()) == 4  # main alone is λ = 0 of mixed, and is trained once
+    assert keys(rhos=[1], seeds=np.arange(2)) == keys(rhos=[1.0], seeds=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"seeds": [0.5]}, "seeds are whole numbers from 0 to 2147483647, but got 0.5"),
+        ({"seeds": [0, -1]}, "seeds are whole numbers from 0 to 2147483647, but got 0, -1"),
+        ({"workers": -1}, "the number of workers is a whole number from 0, but got -1"),
+        ({"cores_per_run": 0}, "the number of cores per run is a whole number from 1, but got 0"),
+        ({"ray": True, "gpus_per_run": -1}, "the number of GPUs per run is a whole number from 0, but got -1"),
+        ({"settings": {"epochs": 3}}, "there is no setting 'epochs' of plain: it has none"),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_one_sentence(tmp_path, arguments, sentence):
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        lab.sweep(plain, folder=tmp_path, quiet=True, **arguments)
+
+
 def test_a_script_needs_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -214,6 +247,23 @@ def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
         lab.Store(tmp_path).run(problem="mine", method=method),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"settings": {"warmup": None}}, "a setting is a number, text, True or False, but warmup is None"),
+        ({"settings": {"betas": [0.9, 0.99]}}, "a setting is a number, text, True or False, but betas is [0.9, 0.99]"),
+        ({"seed": 0.5}, "the seed of a run is an int, but got 0.5"),
+    ],
+)
+def test_a_run_that_the_store_cannot_hold_is_refused(tmp_path, arguments, sentence):
+    with (
+        pytest.raises(TypeError, match=re.escape(sentence)),
+        lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1), **arguments),
+    ):
+        pass
+    assert not any(tmp_path.iterdir())
 
 
 def test_mistakes_in_a_problem_are_refused_when_it_is_declared():

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import Lams, parse_lams, specs
+from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
 from gradsurgery.lab.run import RunRecord, Setting
@@ -66,10 +66,7 @@ def sweep(
     if not isinstance(declared, Problem):
         raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
     scale = next(iter(declared.scales)) if scale is None else scale
-    if isinstance(lams, str):
-        weights = parse_lams(lams, declared.scale(scale))
-    else:
-        weights = Lams(None if lams is None else tuple(lams))
+    weights = parse_lams(lams, declared.scale(scale))
     names = None
     if methods is not None:
         names = [method if isinstance(method, str) else register_method(method) for method in methods]
@@ -79,8 +76,8 @@ def sweep(
         methods=names,
         lams=weights.values,
         relative=weights.relative,
-        rhos=rhos,
-        seeds=seeds,
+        rhos=None if rhos is None else tuple(map(float, rhos)),
+        seeds=None if seeds is None else tuple(seeds),
         settings={name: str(value) for name, value in (settings or {}).items()},
         main_alone=True,
     )

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import numbers
 
 
 def allowance(text: str) -> tuple[float, bool]:
@@ -48,14 +47,6 @@ def seconds(text: str) -> float:
     if not seconds >= 0:
         raise UserError(f"the time between checkpoints is a number of seconds from 0, but got {text}")
     return seconds
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """``--seeds 0,1,2``."""
-    seeds = numbers(text)
-    if not all(0 <= seed < 2**31 and seed == int(seed) for seed in seeds):
-        raise UserError(f"seeds are whole numbers from 0 to {2**31 - 1}, but got {text}")
-    return tuple(int(seed) for seed in seeds)
 
 
 def parse_settings(items: Sequence[str]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from gradsurgery.lab.arguments import parse_seeds, parse_settings
+from gradsurgery.lab.arguments import parse_settings
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError, unknown
-from gradsurgery.lab.grid import Lams, numbers, parse_lams, specs
+from gradsurgery.lab.grid import numbers, parse_lams, specs
 from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, installed_problems, problem
@@ -38,7 +38,7 @@ def list_problems(options: argparse.Namespace, console: Console) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     """Train one run."""
     declared = problem(options.problem)
-    lams = Lams(None) if options.lam is None else parse_lams(options.lam)
+    lams = parse_lams(options.lam)
     runs = specs(
         declared,
         options.scale or next(iter(declared.scales)),
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         lams=lams.values,
         relative=lams.relative,
         rhos=None if options.rho is None else numbers(options.rho),
-        seeds=parse_seeds(options.seed),
+        seeds=numbers(options.seed),
         settings=parse_settings(options.set),
     )
     if len(runs) != 1:
@@ -62,15 +62,15 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     """Train a grid, then write the report."""
     declared = problem(options.problem)
     scale = options.scale or next(iter(declared.scales))
-    lams = Lams(None) if options.lams is None else parse_lams(options.lams, declared.scale(scale))
+    lams = parse_lams(options.lams, declared.scale(scale))
     runs = specs(
         declared,
         scale,
-        methods=None if options.methods is None else [_method(name) for name in options.methods.split(",") if name],
+        methods=None if options.methods is None else [_method(name) for name in _split(options.methods)],
         lams=lams.values,
         relative=lams.relative,
         rhos=None if options.rhos is None else numbers(options.rhos),
-        seeds=None if options.seeds is None else parse_seeds(options.seeds),
+        seeds=None if options.seeds is None else numbers(options.seeds),
         settings=parse_settings(options.set),
         main_alone=True,
     )
@@ -80,6 +80,10 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
         write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
         _raise_if_failed(records)
+
+
+def _split(text: str) -> list[str]:
+    return [item for item in map(str.strip, text.split(",")) if item]
 
 
 def _method(name: str) -> str:

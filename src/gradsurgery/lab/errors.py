@@ -13,7 +13,7 @@ class FailedRunsError(Exception):
 
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> UserError:
-    """The error for a name that does not exist; it suggests the closest known name, or lists all.
+    """The error for a name that does not exist; it suggests the closest known name, or lists all of them.
 
     Example:
         >>> unknown("setting", "epoch", ["epochs", "batch"], where="of lipschitz")
@@ -21,5 +21,6 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> User
     """
     known = list(known)
     closest = get_close_matches(name, known, n=1)
-    hint = f"did you mean {closest[0]}?" if closest else f"choose from {', '.join(known)}"
+    choices = f"choose from {', '.join(known)}" if known else "it has none"
+    hint = f"did you mean {closest[0]}?" if closest else choices
     return UserError(" ".join(filter(None, ["there is no", kind, repr(name), where])) + f": {hint}")

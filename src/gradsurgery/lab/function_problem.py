@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gradsurgery.lab.declaration import Problem, Scale, Task
-from gradsurgery.lab.grid import Lams, parse_lams
+from gradsurgery.lab.grid import parse_lams
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
 
@@ -75,7 +75,7 @@ def problem(
             raise TypeError(
                 f"a training function yields its rows, so it must be a generator, but got {function!r} without a yield"
             )
-        grid = parse_lams(lams) if isinstance(lams, str) else Lams(tuple(lams))
+        grid = parse_lams(lams)
         if grid.limit is not None:
             raise ValueError(f"the default λ are numbers or a range, but got {lams!r}: pass that to a sweep")
         scale = Scale(
@@ -83,7 +83,7 @@ def problem(
             methods=tuple(methods),
             lams=grid.values or (),
             relative=grid.relative,
-            rhos=tuple(rhos),
+            rhos=tuple(map(float, rhos)),
             seeds=tuple(seeds),
         )
         return FunctionProblem(

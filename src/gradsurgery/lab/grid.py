@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 
@@ -48,11 +48,12 @@ class Lams:
     """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
 
 
-def parse_lams(text: str, scale: Scale | None = None) -> Lams:
+def parse_lams(lams: str | Iterable[float] | None, scale: Scale | None = None) -> Lams:
     """Parse λ: numbers and ranges, or ``auto:9`` for an adaptive grid; after ``relative:`` in units of main's gradient.
 
     Args:
-        text: for example ``0,1e-4:1:9log``, ``relative:0.03:3:7log``, ``auto:9`` or ``relative:auto:9``.
+        lams: numbers; or text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``, ``auto:9`` or ``relative:auto:9``;
+            or None for those of the scale.
         scale: an adaptive grid covers the range of its λ; a relative one begins with 0.03 to 3.
 
     Example:
@@ -61,13 +62,17 @@ def parse_lams(text: str, scale: Scale | None = None) -> Lams:
         >>> parse_lams("relative:auto:9")
         Lams(values=(0.03, 0.3, 3.0), relative=True, limit=9)
     """
-    relative = text.startswith("relative:")
-    rest = text.removeprefix("relative:")
+    if lams is None:
+        return Lams(None)
+    if not isinstance(lams, str):
+        return Lams(tuple(float(lam) for lam in lams))  # 1 and 1.0 would be two runs
+    relative = lams.startswith("relative:")
+    rest = lams.removeprefix("relative:")
     if not rest.startswith("auto"):
         return Lams(numbers(rest), relative)
     limit = rest.removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
-        raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {text!r}")
+        raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {lams!r}")
     positive = [] if scale is None or relative else [lam for lam in scale.lams if lam > 0]
     low, high = (min(positive), max(positive)) if positive else (0.03, 3.0)
     values = tuple(float(f"{low * (high / low) ** fraction:.3g}") for fraction in START)
@@ -108,7 +113,7 @@ def specs(
     lams: Sequence[float] | None = None,
     relative: bool = False,
     rhos: Sequence[float] | None = None,
-    seeds: Sequence[int] | None = None,
+    seeds: Sequence[float] | None = None,
     settings: Mapping[str, str] | None = None,
     main_alone: bool = False,
 ) -> list[RunSpec]:
@@ -126,10 +131,10 @@ def specs(
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
     all_lams, relative = (defaults.lams, defaults.relative) if lams is None else (lams, relative)
-    seeds = defaults.seeds if seeds is None else seeds
-    for what, grid in (("methods", names), ("lams", all_lams), ("seeds", seeds)):
-        if not grid:
-            raise UserError(f"a sweep needs at least one value in {what}, but the grid is empty")
+    all_seeds = _check_seeds(defaults.seeds if seeds is None else seeds)
+    for argument, values in (("methods", names), ("lams", all_lams), ("seeds", all_seeds)):
+        if not values:
+            raise UserError(f"a sweep needs at least one value in {argument}, but the grid is empty")
     _check_methods(problem, names)
     if lams is not None and not any(has_hyperparameter(name, "lam") for name in names):
         raise UserError(f"lam has no effect on {', '.join(names)}: leave it out")
@@ -146,7 +151,7 @@ def specs(
             method_rhos = rhos
         elif rhos is None and has_average(name):
             method_rhos = defaults.rhos
-        for lam, rho, seed in product(method_lams, method_rhos or (None,), seeds):
+        for lam, rho, seed in product(method_lams, method_rhos or (None,), all_seeds):
             try:
                 make_method(name, lam, rho, relative=relative and lam is not None)
             except ValueError as error:
@@ -155,8 +160,14 @@ def specs(
                 RunSpec(problem.name, scale, name, lam, rho, seed, run_settings, relative=relative and lam is not None)
             )
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
-        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in seeds]
+        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in all_seeds]
     return list({run.key: run for run in runs}.values())
+
+
+def _check_seeds(seeds: Sequence[float]) -> list[int]:
+    if not all(0 <= seed < 2**31 and seed == int(seed) for seed in seeds):
+        raise UserError(f"seeds are whole numbers from 0 to {2**31 - 1}, but got {', '.join(map(str, seeds))}")
+    return [int(seed) for seed in seeds]
 
 
 def _check_methods(problem: Problem, names: Sequence[str]) -> None:

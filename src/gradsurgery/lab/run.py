@@ -13,6 +13,12 @@ Setting: TypeAlias = int | float | str | bool
 Metrics: TypeAlias = Mapping[str, float]
 
 
+def check_setting(name: str, value: object) -> None:
+    """Raise ``TypeError`` unless the store can hold this value of a setting."""
+    if not isinstance(value, Setting):
+        raise TypeError(f"a setting is a number, text, True or False, but {name} is {value!r}")
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """Identifies a run. Two equal specs are the same run, which is trained once."""
@@ -30,6 +36,12 @@ class RunSpec:
     """All settings of the problem: those of its scale, with the user's changes."""
     relative: bool = False
     """Whether lam is ``gs.relative(lam)``: in units of |g_main| / |g_aux|."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int):
+            raise TypeError(f"the seed of a run is an int, but got {self.seed!r}")
+        for name, value in self.settings.items():
+            check_setting(name, value)
 
     @property
     def lam_name(self) -> str:

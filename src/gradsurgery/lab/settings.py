@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, get_type_hints
 
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.run import Setting
+from gradsurgery.lab.run import Setting, check_setting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -116,11 +116,16 @@ class AnyNumber:
 
 
 def kind_of(name: str, default: Setting) -> Kind:
-    """The values that a setting with this default takes: those of its type."""
+    """The values that a setting with this default takes: those of its type.
+
+    Args:
+        name: the setting, for the error message.
+        default: its default value.
+    """
+    # bool first: True is an int, too
     kinds: dict[type, Kind] = {bool: TrueOrFalse(), int: AnyWhole(), float: AnyNumber(), str: Text(expected="text")}
-    if type(default) not in kinds:
-        raise TypeError(f"a setting is a number, text, True or False, but {name} is {default!r}")
-    return kinds[type(default)]
+    check_setting(name, default)
+    return next(kind for python_type, kind in kinds.items() if isinstance(default, python_type))
 
 
 def one_of(*choices: str) -> Text:

@@ -58,6 +58,9 @@ def sweep(
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
     """
+    _check_least("the number of workers", workers, 0)
+    _check_least("the number of cores per run", cores_per_run, 1)
+    _check_least("the number of GPUs per run", ray and ray.gpus_per_run, 0)
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
     if ray is not None and workers is not None:
@@ -83,6 +86,11 @@ def sweep(
 
     with _ray_connection(ray):
         return train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
+
+
+def _check_least(meaning: str, number: int | None, least: int) -> None:
+    if number is not None and number < least:
+        raise UserError(f"{meaning} is a whole number from {least}, but got {number}")
 
 
 def _choose_trainer(
