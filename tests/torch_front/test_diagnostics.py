@@ -9,6 +9,7 @@ from torch.nn import Parameter
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.torch import scalars
+from gradsurgery.torch.means import Means
 
 MAIN = [1.0, 0.0]
 AGAINST, ALONG, ACROSS = [-3.0, 4.0], [3.0, 4.0], [0.0, 5.0]
@@ -45,6 +46,20 @@ def test_means_are_over_the_steps_since_the_last_call(on_accelerator, monkeypatc
     run(surgery, weight, AGAINST)
     assert floats(surgery)["mean_conflict"] == 1
     assert not any(name.startswith("mean") for name in surgery.diagnostics())
+
+
+@pytest.mark.parametrize("on_accelerator", [False, True], ids=["cpu", "accelerator"])
+def test_means_keep_their_digits_in_long_runs(on_accelerator, monkeypatch):
+    if on_accelerator:
+        monkeypatch.setattr(scalars, "is_async", lambda device: True)
+    factory = scalars.Scalars(torch.device("cpu"), [torch.float32])
+    means, value, sound = Means(factory), factory.as_numpy(0.3), factory.as_numpy(1.0) > 0
+    means.add({"cos": value * 2**24}, sound)  # as much as 2**24 steps
+    means.mark()
+    for _ in range(100):
+        means.add({"cos": value}, sound)
+    assert float(means.since_mark()["cos"]) == pytest.approx(0.3, rel=1e-6)
+    assert float(means.since_start()["cos"]) == pytest.approx(0.3 * (2**24 + 100) / 101, rel=1e-6)
 
 
 def test_the_share_in_conflict_needs_no_measure():

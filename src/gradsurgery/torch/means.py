@@ -1,9 +1,33 @@
 """``Means``: means of the diagnostics of one part, summed without waiting for the device."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.scalars import Scalars
+
+
+@dataclass
+class _Sums:
+    """Sums over the sound ones among ``steps`` steps."""
+
+    steps: int = 0
+    sound: Scalar = 0.0
+    values: dict[str, Scalar] = field(default_factory=dict)
+
+    def __add__(self, other: "_Sums") -> "_Sums":
+        names = self.values | other.values
+        values = {name: self.values.get(name, 0.0) + other.values.get(name, 0.0) for name in names}
+        return _Sums(self.steps + other.steps, self.sound + other.sound, values)
+
+    def means(self) -> dict[str, Scalar]:
+        """The mean of each value, and the share of sound steps as ``sound``; empty without a step."""
+        if self.steps == 0:
+            return {}
+        means = {name: _divide(total, self.sound) for name, total in self.values.items()}
+        return {**means, "sound": self.sound / self.steps}
 
 
 class Means:
@@ -15,37 +39,34 @@ class Means:
 
     def __init__(self, scalars: Scalars) -> None:
         self._scalars = scalars
-        self.steps = 0
+        # a device may have no float64, so keep the window apart: added to a large sum, its values would lose digits
+        self._before, self._window = _Sums(), _Sums()
+        self._zero = 0.0 if scalars.is_async else np.float64(0.0)
+
+    @property
+    def steps(self) -> int:
         """All steps, including unsound ones."""
-        self._sound: Scalar = 0.0
-        self._sums: dict[str, Scalar] = {}
-        self.mark()
+        return self._before.steps + self._window.steps
 
     def mark(self) -> None:
         """Start a new window for ``since_mark``."""
-        self._marked = self.steps, self._sound, dict(self._sums)
+        self._before, self._window = self._before + self._window, _Sums()
 
     def add(self, values: Mapping[str, Scalar], sound: Scalar) -> None:
         """Add the values of one step; those of an unsound step are left out."""
-        self.steps += 1
-        self._sound = self._sound + self._scalars.select(sound, 1.0, 0.0)
+        window = self._window
+        window.steps += 1
+        window.sound = window.sound + self._scalars.select(sound, 1.0, 0.0)
         for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0.0) + self._scalars.select(sound, value, 0.0)
+            window.values[name] = window.values.get(name, self._zero) + self._scalars.select(sound, value, 0.0)
 
     def since_start(self) -> dict[str, Scalar]:
         """The mean of each value, and the share of sound steps as ``sound``; empty before the first step."""
-        return self._means(0, 0.0, {})
+        return (self._before + self._window).means()
 
     def since_mark(self) -> dict[str, Scalar]:
         """The means since the last call of ``mark``; empty if there was no step."""
-        return self._means(*self._marked)
-
-    def _means(self, steps: int, sound: Scalar, sums: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        if self.steps == steps:
-            return {}
-        count = self._sound - sound
-        means = {name: _divide(total - sums.get(name, 0.0), count) for name, total in self._sums.items()}
-        return {**means, "sound": count / (self.steps - steps)}
+        return self._window.means()
 
 
 def _divide(total: Scalar, count: Scalar) -> Scalar:
