@@ -161,6 +161,14 @@ def test_diagnostics_are_computed_when_they_are_read(monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
+def test_the_ratio_of_relative_may_be_a_tensor_that_requires_gradients(make):
+    parameter = Parameter(torch.zeros(2))
+    ratio = torch.tensor(0.5, requires_grad=True)
+    surgery = gst.Surgery([parameter], make(gs.relative(ratio)))
+    assert step(surgery, parameter, scale=4.0) == [4.0, 2.0]
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_schedules_may_return_tensors_that_require_gradients(compiled):
     lam, rho = torch.tensor(0.5, requires_grad=True), torch.tensor(0.25, dtype=torch.float64, requires_grad=True)

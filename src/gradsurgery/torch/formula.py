@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradsurgery.method import Method
 from gradsurgery.plan import Plan, basis, plan, required_products
+from gradsurgery.relative import relative
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.scalars import Pairs, Scalars
 from gradsurgery.torch.state import State
@@ -142,10 +143,14 @@ class Formula:
     def _read(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(self._read, value))
+        if isinstance(value, relative):
+            return relative(self._read(value.ratio))
         return self._scalars.snapshot(value) if isinstance(value, Tensor) else value
 
 
 def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, relative):
+        return _holds_tensor(value.ratio)
     return isinstance(value, Tensor) or (isinstance(value, tuple) and any(map(_holds_tensor, value)))
 
 
