@@ -1,5 +1,8 @@
 """Stored runs are divided into sweeps by scale and settings."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 import gradsurgery as gs
@@ -29,6 +32,25 @@ def test_sweeps_with_different_settings_are_told_apart_by_title_and_folder(tmp_p
     sweeps = select_sweeps(tmp_path, "mine")
     assert [sweep.title for sweep in sweeps] == ["mine, default, rate = 0.1", "mine, default, rate = 0.2"]
     assert len({sweep.folder_name for sweep in sweeps}) == 2
+
+
+def test_equal_settings_of_different_types_are_different_sweeps(tmp_path):
+    for rate in (1, 1.0, True):
+        record(tmp_path, rate=rate)
+    sweeps = select_sweeps(tmp_path, "mine")
+    assert {sweep.title for sweep in sweeps} == {f"mine, default, rate = {rate}" for rate in ("1", "1.0", "True")}
+    assert len({sweep.folder_name for sweep in sweeps}) == 3
+
+
+def test_a_sweep_reports_its_own_runs_after_a_default_changed_its_type(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for default in ("1", "1.0"):
+        declaration = f"@lab.problem(main='m', aux='a', settings={{'rate': {default}}}, lams=[1.0])"
+        body = "def typed(run):\n    yield {'step': 0, 'main_train': 1.0, 'aux_train': 1.0}"
+        Path("typed.py").write_text(f"from gradsurgery import lab\n\n{declaration}\n{body}\n")
+        monkeypatch.delitem(sys.modules, "typed", raising=False)
+        assert main(["sweep", "typed.py:typed", "--workers", "0"]) == 0
+        assert capsys.readouterr().out.endswith("report: runs/report/typed-default/report.html\n")
 
 
 def test_a_problem_whose_runs_all_failed_has_no_finished_run(tmp_path):

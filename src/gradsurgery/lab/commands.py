@@ -19,7 +19,7 @@ from gradsurgery.lab.references import is_reference, load
 from gradsurgery.lab.report_commands import write_report
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.stored import select_sweeps
+from gradsurgery.lab.stored import select_sweeps, settings_text
 
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
@@ -77,7 +77,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     if records := _train(options, console, declared, runs, lams.limit):
         # the report of a large sweep must survive a small one: it covers both, or is in another folder
         sweeps = select_sweeps(options.folder, options.problem, [scale])
-        (swept,) = (sweep for sweep in sweeps if sweep.settings == runs[0].settings)
+        (swept,) = (sweep for sweep in sweeps if settings_text(sweep.settings) == settings_text(runs[0].settings))
         write_report(swept, options.folder / "report", console, missing=max(len(runs) - len(records), 0))
         _raise_if_failed(records)
 

@@ -15,6 +15,11 @@ from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.store import Store
 
 
+def settings_text(settings: Mapping[str, Setting]) -> str:
+    """Settings as text, which differs wherever the keys of runs do: 1, 1.0 and True are equal, but name different runs."""
+    return json.dumps(dict(settings), sort_keys=True)
+
+
 @dataclass(frozen=True)
 class StoredSweep:
     """The stored runs of one problem at one scale with the same settings; at least one."""
@@ -34,7 +39,9 @@ class StoredSweep:
     def title(self) -> str:
         """The problem, the scale, and the settings that are not those of the scale."""
         spec, defaults = self.records[0].spec, self.default_settings or {}
-        changed = [f"{name} = {value}" for name, value in self.settings.items() if defaults.get(name) != value]
+        changed = [
+            f"{name} = {value}" for name, value in self.settings.items() if repr(defaults.get(name)) != repr(value)
+        ]
         return ", ".join([spec.problem, spec.scale, *changed])
 
     @property
@@ -42,9 +49,10 @@ class StoredSweep:
         """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
         spec = self.records[0].spec
         name = f"{spec.problem}-{spec.scale}"
-        if self.settings == self.default_settings:
+        text = settings_text(self.settings)
+        if self.default_settings is not None and text == settings_text(self.default_settings):
             return name
-        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(text.encode()).hexdigest()
         return f"{name}-{digest[:8]}"
 
 
@@ -64,12 +72,12 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
         by_settings: dict[str, list[RunRecord]] = {}
         for record in records:
             if record.spec.scale == scale:
-                by_settings.setdefault(json.dumps(record.spec.settings, sort_keys=True), []).append(record)
-        groups = [group for _, group in sorted(by_settings.items())]
+                by_settings.setdefault(settings_text(record.spec.settings), []).append(record)
         defaults = specs(declared, scale)[0].settings if declared else None
-        if defaults is None and len(groups) == 1:
-            defaults = groups[0][0].spec.settings
-        groups.sort(key=lambda group: group[0].spec.settings != defaults)  # the default settings first
+        if defaults is None and len(by_settings) == 1:
+            defaults = next(record for record in records if record.spec.scale == scale).spec.settings
+        first = None if defaults is None else settings_text(defaults)
+        groups = [by_settings[text] for text in sorted(by_settings, key=lambda text: (text != first, text))]
         sweeps += [StoredSweep(declared, group, defaults) for group in groups]
     return sweeps
 
