@@ -37,6 +37,17 @@ def test_a_relative_lam_is_another_run_and_survives_the_store(tmp_path):
         assert store.get(relative.key).spec == relative
 
 
+def test_stored_runs_are_in_the_order_of_their_lams(tmp_path):
+    lams = [1e-5, 0.3, 3.0, 10.0]
+    with lab.Store(tmp_path) as store:
+        for lam in reversed(lams):
+            for spec_lam in (lam, gs.relative(lam)):
+                with store.run(problem="mine", method=gs.mixed(lam=spec_lam)) as run:
+                    run.log(step=0, main_train=1.0)
+        specs = [record.spec for record in store.select("mine")]
+    assert [(spec.relative, spec.lam) for spec in specs] == [(flag, lam) for flag in (False, True) for lam in lams]
+
+
 def test_absolute_runs_keep_the_keys_that_they_had():
     assert RunSpec("lipschitz", "demo", "bloop", 0.1, 0.03, 0, {"epochs": 3}).key == "2e685e282e2c6666"
 

@@ -16,7 +16,7 @@ RELATIVE = "relative:"
 
 
 def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str | None) -> list[RunRecord]:
-    """The runs that match an SQL condition, ordered by problem, scale, method, lam, rho and seed.
+    """The runs that match an SQL condition, ordered by problem, scale, method, lam (relative ones last), rho and seed.
 
     Args:
         db: the connection.
@@ -24,7 +24,9 @@ def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str |
         where: the condition.
         values: the condition's named parameters.
     """
-    order = "problem, scale, method, lam, rho, seed, settings, key"
+    # relative λ are text, which SQLite would sort letter by letter
+    number = f"CASE WHEN typeof(lam) = 'text' THEN CAST(substr(lam, {len(RELATIVE) + 1}) AS REAL) ELSE lam END"
+    order = f"problem, scale, method, typeof(lam) = 'text', {number}, rho, seed, settings, key"
     records = []
     for row in db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY {order}", values):
         logged = db.execute("SELECT step, name, value FROM metrics WHERE run = ? ORDER BY step, name", (row[0],))
