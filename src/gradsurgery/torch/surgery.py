@@ -105,6 +105,7 @@ class Surgery:
 
     @method.setter
     def method(self, method: Method) -> None:
+        check_method(method)
         self._method = method
         if self._shared is not None:
             self._shared.method = method
@@ -179,18 +180,19 @@ class Surgery:
             scaler: the ``GradScaler`` that scaled the losses. Averages are kept unscaled; the direction stays scaled,
                 for ``scaler.unscale_`` and ``scaler.step``. Leave it out if the surgery has an ``accelerator``.
         """
-        if self._accelerator is not None:
-            if scaler is not None:
-                raise ValueError("this Surgery uses the scaler of its accelerator: call apply() without scaler")
-            if not self._accelerator.sync_gradients:
-                return
-            scaler = self._accelerator.scaler
-        elif any(not state.sync_gradients for state in self._gradient_states):
-            raise RuntimeError(
-                "apply() was called inside accelerator.accumulate before the last micro-batch: make the surgery with "
-                "Surgery(..., accelerator=accelerator)"
-            )
+        accelerator = self._accelerator
+        if accelerator is not None and scaler is None and not accelerator.sync_gradients:
+            return
         try:
+            if accelerator is not None:
+                if scaler is not None:
+                    raise ValueError("this Surgery uses the scaler of its accelerator: call apply() without scaler")
+                scaler = accelerator.scaler
+            elif any(not state.sync_gradients for state in self._gradient_states):
+                raise RuntimeError(
+                    "apply() was called inside accelerator.accumulate before the last micro-batch: make the surgery "
+                    "with Surgery(..., accelerator=accelerator)"
+                )
             self._step(scaler)
         finally:
             self._gatherer.clear()
