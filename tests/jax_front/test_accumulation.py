@@ -73,6 +73,13 @@ def test_a_micro_batch_with_nan_costs_only_its_own_step():
     assert_allclose(updates, -0.15, rtol=1e-6)
 
 
+def test_the_state_can_be_donated():
+    tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.5)), every=2)
+    update = jax.jit(lambda state, main: tx.update(main, state, aux=main), donate_argnums=0)
+    direction, _ = update(update(tx.init(jnp.zeros(2)), jnp.ones(2))[1], jnp.ones(2))
+    assert_allclose(direction, 1.5)
+
+
 def test_bfloat16_gradients_are_averaged_in_float32():
     tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.0)), every=300)
     state = tx.init(jnp.zeros(1, jnp.bfloat16))

@@ -53,8 +53,11 @@ def accumulate(
 
     def init(params: Tree) -> AccumulationState:
         check_parameters(params)
-        zeros = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params)
-        return AccumulationState(jnp.zeros((), jnp.int32), (zeros,) * (1 + aux_count), optimiser.init(params))
+        # each mean has buffers of its own: jit does not donate a buffer twice
+        means = tuple(
+            jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params) for _ in range(1 + aux_count)
+        )
+        return AccumulationState(jnp.zeros((), jnp.int32), means, optimiser.init(params))
 
     def update(
         updates: Tree, state: AccumulationState, params: Tree | None = None, *, aux: Any = None, **extra: Any
