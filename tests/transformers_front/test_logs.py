@@ -1,5 +1,7 @@
 """What the logs and the evaluation say."""
 
+import math
+
 import pytest
 import torch
 
@@ -36,6 +38,24 @@ def test_logs_are_averaged_over_their_window(tmp_path, steps):
         values = [entry[name] for entry in each]
         assert len(set(values)) > 1, name
         assert window[name] == pytest.approx(sum(values) / 6, rel=1e-5), name
+
+
+def test_a_step_that_the_scaler_skips_leaves_the_diagnostics_of_its_window_alone(tmp_path):
+    calls = []
+
+    def overflows_once(model, inputs, outputs):
+        calls.append(inputs)
+        return outputs.logits.square().mean() * (torch.inf if len(calls) == 3 else 1.0)
+
+    trainer = surgical(
+        tmp_path, given={"aux_dataset": None, "compute_aux_loss": overflows_once}, logging_steps=4, max_grad_norm=0.0
+    )
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
+    trainer.train()
+    (entry,) = training_logs(trainer)
+    assert entry["surgery/sound"] == 0.75
+    assert entry["surgery/weight_main"] == pytest.approx(1.0)
+    assert math.isfinite(entry["surgery/weight_average"])
 
 
 def test_evaluation_reports_the_auxiliary_loss(tmp_path):

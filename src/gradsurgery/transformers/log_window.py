@@ -20,15 +20,21 @@ class LogWindow:
             value = value.detach().float()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
 
-    def end_step(self) -> None:
-        """Count a step."""
+    def end_step(self, diagnostics: Mapping[str, Tensor]) -> None:
+        """Count a step and add its diagnostics; in an unsound step they may be NaN, and count as zero."""
+        sound = diagnostics["sound"] > 0
+        self.add({f"surgery/{name}": torch.where(sound, value, 0.0) for name, value in diagnostics.items()})
         self._steps += 1
 
     def means(self, accelerator: Any) -> dict[str, float]:
-        """The mean over steps and processes of each value; starts a new window."""
+        """The mean of each value over processes, and over steps (of diagnostics, sound ones); starts a new window."""
         if not self._sums:
             return {}
-        means = accelerator.reduce(torch.stack(list(self._sums.values())), reduction="mean") / self._steps
-        named = dict(zip(self._sums, means.tolist(), strict=True))
+        reduced = accelerator.reduce(torch.stack(list(self._sums.values())), reduction="mean") / self._steps
+        means = dict(zip(self._sums, reduced.tolist(), strict=True))
         self._sums, self._steps = {}, 0
-        return named
+        sound = means.get("surgery/sound") or float("nan")
+        return {
+            name: mean / sound if name.startswith("surgery/") and name != "surgery/sound" else mean
+            for name, mean in means.items()
+        }

@@ -101,9 +101,8 @@ class SurgeryMixin(_Base):
         self._window.add(losses)
         if self.accelerator.sync_gradients:
             self.surgery.apply(scaler=self.accelerator.scaler)
-            values = self.surgery.diagnostics().items()
-            self._window.add({f"surgery/{name}": value for name, value in values if "mean_" not in name})
-            self._window.end_step()
+            diagnostics = self.surgery.diagnostics()
+            self._window.end_step({name: value for name, value in diagnostics.items() if "mean_" not in name})
         return losses["main_loss"]
 
     def compute_loss(
