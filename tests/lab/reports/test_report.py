@@ -239,6 +239,10 @@ def test_figures_of_a_problem_are_embedded_and_drawn_from_finished_runs(tmp_path
 FINDINGS = {
     "a single run": ([run()], "No verdict on train losses: there is only one run."),
     "a single seed": (sweep(seeds=1), "(a single seed: the spread is unknown)."),
+    "a single seed of one method": (
+        [*sweep(seeds=1, methods={"mixed": None}), *sweep(seeds=3, methods={"bloop": 0.01})],
+        "(a single seed: the spread is unknown).",
+    ),
     "all diverged": ([run(diverged=True)], "No run ended with finite losses, so there is nothing to draw."),
     "within the spread": (
         [

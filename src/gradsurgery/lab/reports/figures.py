@@ -29,6 +29,7 @@ from gradsurgery.lab.reports.series import (
     Series,
     group_runs,
     is_main_alone,
+    lam_name,
     loss_point,
     splits_with_points,
 )
@@ -151,7 +152,7 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
             for split in splits:
                 values += _draw_mixed_line(panel, group, split, t, positions, solid=split == splits[-1])
         _set_scale(panel, "y", range_of(values))
-        panel.set(title=f"$t = {t:g}$", xlabel="$\\lambda$", xscale="log")
+        panel.set(title=f"$t = {t:g}$", xlabel=lam_name(groups).replace("λ", "$\\lambda$"), xscale="log")
         panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")

@@ -13,7 +13,15 @@ from gradsurgery.lab.reports.outcomes import hyperparameters
 from gradsurgery.lab.reports.pareto import front
 from gradsurgery.lab.reports.recommend import describe_excess, recommend
 from gradsurgery.lab.reports.region import drawn_region
-from gradsurgery.lab.reports.series import Point, SeedGroup, Series, final_point, is_main_alone, splits_with_points
+from gradsurgery.lab.reports.series import (
+    Point,
+    SeedGroup,
+    Series,
+    final_point,
+    is_main_alone,
+    lam_name,
+    splits_with_points,
+)
 from gradsurgery.lab.run import RunRecord, RunSpec
 
 ALLOWANCES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -30,6 +38,7 @@ def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[s
     return {
         "splits": splits,
         "axes": {split: _axes(groups, split, alone) for split in splits},
+        "lam_name": lam_name(groups),
         "lam_ticks": {"positions": list(positions.values()), "labels": list(ticks.values())},
         "allowances": ALLOWANCES,
         "recommend": _recommendation_data(records, groups, splits),
@@ -41,7 +50,7 @@ def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[s
                 "symbol": group.look.symbol,
                 "layers": {split: _layers(group, split, ticks) for split in splits},
                 "curves": curve_data(group.records, len(records)),
-                "by_lam": {split: [_seed_group(seeds, positions) for seeds in group.by_lam(split)] for split in splits},
+                "by_lam": {split: _mixed_loss_points(group, split, positions) for split in splits},
             }
             for group in groups
         ],
@@ -173,12 +182,17 @@ def _with_errors(layer: dict[str, Any], by_lam: Sequence[SeedGroup]) -> dict[str
     return layer
 
 
-def _seed_group(seeds: SeedGroup, positions: dict[float, float]) -> dict[str, Any]:
-    return {
-        "position": None if seeds.lam is None else positions[seeds.lam],
-        "lam": "" if seeds.lam is None else f"λ = {number(seeds.lam)}",
-        "points": [[_round(main), _round(aux)] for main, aux in seeds.points],
-    }
+def _mixed_loss_points(group: Series, split: str, positions: dict[float, float]) -> list[dict[str, Any]]:
+    """For each λ: its position on the axis, its name and value, and the final losses of its runs."""
+    name = lam_name([group])
+    return [
+        {
+            "position": None if seeds.lam is None else positions[seeds.lam],
+            "lam": "" if seeds.lam is None else f"{name} = {number(seeds.lam)}",
+            "points": [[_round(main), _round(aux)] for main, aux in seeds.points],
+        }
+        for seeds in group.by_lam(split)
+    ]
 
 
 def _spec_at(group: Series, lam: float | None) -> RunSpec:

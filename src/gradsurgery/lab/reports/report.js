@@ -132,7 +132,8 @@
       hasSeeds ? "Large markers: mean over seeds at one λ, ± one standard deviation; small markers: single runs." : "Each marker is one run.",
       data.recommend ? `Circles: the λ recommended for this allowance, on ${data.recommend.split} losses${
         data.recommend.split === state.split ? "; dashed line: the allowance" : ""}.` : "",
-      "Numbers beside markers: λ. A line joins the points that no other λ of the same method dominates.",
+      `Numbers beside markers: ${data.lam_name}.`,
+      "A line joins the points that no other λ of the same method dominates.",
       state.trajectories ? "Faint curves: the losses during training." : "",
       outside ? `${outside} final point${outside > 1 ? "s are" : " is"} far outside the chart: double-click it to show all points.` : "",
     ].join(" ");
@@ -179,7 +180,7 @@
       };
       return split === solid && rows.some((row) => row.spread) ? [band, line] : [line];
     });
-    const x = { title: "λ", type: "log", range: ends, tickangle: 0, tickvals: positions, ticktext: data.lam_ticks.labels };
+    const x = { title: data.lam_name, type: "log", range: ends, tickangle: 0, tickvals: positions, ticktext: data.lam_ticks.labels };
     const formula = `${(1 - state.t).toFixed(2)} main + ${state.t.toFixed(2)} aux`;
     const y = { title: formula, type: log ? "log" : "linear", autorange: true, ...(log ? logTicks([Math.min(...values), Math.max(...values)], 8) : {}) };
     Plotly.react("mixed", traces, chartLayout(x, y, `${log}`), config);

@@ -4,6 +4,7 @@ The body of the page is ``report.html`` with the scripts, plotly.js and the data
 """
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -21,7 +22,7 @@ from gradsurgery.lab.reports.looks import Look, number
 from gradsurgery.lab.reports.outcomes import outcome_sentences
 from gradsurgery.lab.reports.page import read_resource, render_page
 from gradsurgery.lab.reports.plotly_data import chart_data
-from gradsurgery.lab.reports.series import SPLITS, Series, group_runs, splits_with_points
+from gradsurgery.lab.reports.series import SPLITS, Series, group_runs, is_main_alone, splits_with_points
 from gradsurgery.lab.reports.tables import comparison_table, metrics_table, samples_section, swatch
 from gradsurgery.lab.run import RunRecord
 
@@ -89,12 +90,15 @@ def _advice(records: Sequence[RunRecord]) -> str:
 
 def _facts(records: Sequence[RunRecord], about: Mapping[str, str]) -> str:
     specs = [record.spec for record in records]
+    relative = {spec.lam for spec in specs if spec.relative}
+    absolute = {spec.lam for spec in specs if not spec.relative and not (relative and is_main_alone(spec))}
     facts = {
         "Problem": specs[0].problem,
         "Scale": specs[0].scale,
         "Runs": f"{len(records)}",
         "Seeds": f"{len({spec.seed for spec in specs})}",
-        "λ": _values({spec.lam for spec in specs}),
+        "λ": _values(absolute),
+        "Relative λ": _values(relative),
         "ρ": _values({spec.rho for spec in specs}),
         **about,
     }
@@ -119,9 +123,9 @@ def _finding(groups: Sequence[Series], comparisons: Mapping[str, Comparison]) ->
         return f'<p class="finding">No verdict on {split} losses: {escape(comparison.no_verdict)}.</p>'
     ranked = [result for result in comparison.results if result.hypervolume >= 0]  # without NaN
     first, second = sorted(ranked, key=lambda result: -result.hypervolume)[:2]
-    within_spread = first.hypervolume - second.hypervolume <= first.spread + second.spread
-    caveat = ", within their spread over seeds" if within_spread else ""
-    if len({record.spec.seed for group in groups for record in group.records}) == 1:
+    spread = first.spread + second.spread
+    caveat = ", within their spread over seeds" if first.hypervolume - second.hypervolume <= spread else ""
+    if math.isnan(spread):
         caveat = " (a single seed: the spread is unknown)"
     return (
         f'<p class="finding">On {split} losses <strong>{escape(first.label)}</strong> has the largest hypervolume, '

@@ -99,15 +99,19 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     """The runs as series, in the order of the paper's Table 1.
 
     Main alone (mixed with λ = 0) is trained once for all methods. It belongs to no front, unless all methods with a λ
-    were trained with λ = 0: it would give mixed a point that the others lack.
+    were trained with λ = 0: it would give mixed a point that the others lack. Beside mixed with relative λ, it
+    would be a series of its own.
 
     Raises:
         ValueError: if the runs belong to several problems or scales, whose losses cannot be compared.
     """
     records = list(records)
     check_origin(records)
-    if any(record.spec.lam and record.spec.method == "mixed" for record in records) and _is_shared(records):
+    mixed = [record.spec for record in records if record.spec.method == "mixed" and record.spec.lam]
+    if mixed and _is_shared(records):
         records = [record for record in records if not is_main_alone(record.spec)]
+    elif mixed and all(spec.relative for spec in mixed):
+        records = [record for record in records if record.spec.relative or not is_main_alone(record.spec)]
     return [
         Series(look, tuple(record for record in records if variant_of(record.spec) == variant))
         for variant, look in assign_looks(record.spec for record in records).items()
@@ -130,6 +134,12 @@ def _is_shared(records: Sequence[RunRecord]) -> bool:
     """True if main alone stands for the λ = 0 of every method."""
     specs = [record.spec for record in records if record.spec.lam is not None]
     return {spec.method for spec in specs if spec.lam == 0} != {spec.method for spec in specs}
+
+
+def lam_name(groups: Iterable[Series]) -> str:
+    """The name of λ on an axis or in a heading: ``relative λ`` if all λ above 0 are relative, else ``λ``."""
+    specs = [record.spec for group in groups for record in group.records if record.spec.lam]
+    return "relative λ" if specs and all(spec.relative for spec in specs) else "λ"
 
 
 def splits_with_points(groups: Sequence[Series]) -> list[str]:

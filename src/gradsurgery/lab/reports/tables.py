@@ -7,7 +7,7 @@ from html import escape
 
 from gradsurgery.lab.reports.comparison import Comparison, MethodResult
 from gradsurgery.lab.reports.looks import Look, number
-from gradsurgery.lab.reports.series import Series
+from gradsurgery.lab.reports.series import Series, lam_name
 from gradsurgery.lab.run import RunRecord, Sample
 
 _SHOWN_ELSEWHERE = ("step", "main_", "aux_", "surgery/")
@@ -72,7 +72,7 @@ def metrics_table(groups: Sequence[Series]) -> str:
         f"<tr>{_run_cells(look, lam)}{''.join(f'<td>{_mean(records, name)}</td>' for name in names)}</tr>"
         for (look, lam), records in by_lam.items()
     ]
-    head = f'<thead><tr><th scope="col">Method</th><th scope="col">λ</th>{head}</tr></thead>'
+    head = f'<thead><tr><th scope="col">Method</th><th scope="col">{lam_name(groups)}</th>{head}</tr></thead>'
     return _collapsed_table("Other metrics", head, rows)
 
 

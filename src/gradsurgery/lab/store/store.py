@@ -126,7 +126,10 @@ class Store:
     def select(
         self, problem: str | None = None, scale: str | None = None, status: str | None = "done"
     ) -> list[RunRecord]:
-        """The runs of a problem, scale and status, ordered by method, lam, rho and seed, relative lam last; None selects all."""
+        """The runs of a problem, scale and status; None selects all.
+
+        They are ordered by problem, scale, method, lam (relative ones last), rho and seed.
+        """
         values = {"problem": problem, "scale": scale, "status": status}
         where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in values)
         if self._is_new():
