@@ -62,12 +62,17 @@ def test_a_problem_for_one_method_lists_no_other():
     assert "mixed" not in rows(PROBLEMS["noise"])
 
 
+def test_a_problem_without_a_dataset_generates_its_data():
+    assert "generated" in rows(PROBLEMS["noise"])
+
+
 def test_settings_of_a_user_problem_show_the_values_that_they_take():
-    @problem(main="a", aux="b", settings={"epochs": 3, "rate": 0.1, "name": "x", "fast": True})
+    @problem(main="a", aux="b", settings={"epochs": 3, "rate": 0.1, "name": "x", "fast": True, "max_data": 9})
     def walk(run):
         yield {}
 
     listed = rows(walk)
+    assert "loaded by the training function" in listed
     assert listed["epochs"] == ["3", "a whole number"]
     assert (listed["rate"], listed["name"], listed["fast"]) == (
         ["0.1", "a number"],

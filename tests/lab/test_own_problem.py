@@ -186,6 +186,14 @@ def test_a_mistake_in_a_sweep_is_one_sentence(tmp_path, arguments, sentence):
         lab.sweep(plain, folder=tmp_path, quiet=True, **arguments)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_folder_that_no_training_function_reads_is_refused(tmp_path, workers):
+    with pytest.raises(UserError, match="plain loads its data in its training function, so it takes no data folder"):
+        lab.sweep(plain, folder=tmp_path, data_dir=tmp_path, workers=workers, quiet=True)
+    with lab.Store(tmp_path) as store:
+        assert store.select(status=None) == []
+
+
 def test_a_script_needs_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

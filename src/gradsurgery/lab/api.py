@@ -55,7 +55,7 @@ def sweep(
         cores_per_run: cores of each run; by default 1, or all on an accelerator.
         ray: train on a Ray cluster, given by its address; True for the one in ``RAY_ADDRESS``, or a local Ray.
         gpus_per_run: GPUs of each run on Ray.
-        data_dir: a folder whose subfolders stand in for hub ids.
+        data_dir: for problems of the paper, a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints, for problems that save any.
         quiet: True to print no progress.
 

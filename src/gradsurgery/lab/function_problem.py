@@ -1,11 +1,13 @@
 """A problem of your own: a training function, and the grid to sweep it over.
 
-@lab.problem(main="cross-entropy", aux="smoothness", settings={"epochs": 3}, lams="1e-3:1:7log")
-def smooth(run):
-    surgery = gst.Surgery(model.parameters(), run.method)
-    for epoch in range(run.settings["epochs"]):
-        ...
-        yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
+    @lab.problem(main="cross-entropy", aux="smoothness", settings={"epochs": 3}, lams="1e-3:1:7log")
+    def smooth(run):
+        surgery = gst.Surgery(model.parameters(), run.method)
+        for epoch in range(run.settings["epochs"]):
+            ...
+            yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
+
+The function may use PyTorch, JAX or anything else.
 """
 
 import inspect
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gradsurgery.lab.declaration import Problem, Scale, Task
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
@@ -107,6 +110,11 @@ class FunctionProblem(Problem):
 
     def build(self, settings: Mapping[str, Setting], data_dir: Path | None) -> Task:
         """Return a task that calls the function for each run."""
+        if data_dir is not None:
+            raise UserError(
+                f"{self.name} loads its data in its training function, so it takes no data folder, but got {data_dir}: "
+                "make the folder a setting"
+            )
         return _FunctionTask(self.function)
 
     def __call__(self, run: Run) -> Iterator[Metrics]:

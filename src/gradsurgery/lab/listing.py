@@ -13,6 +13,7 @@ from gradsurgery.lab.data.images.builtin import IMAGES
 from gradsurgery.lab.data.text.builtin import DOCUMENTS, SENTENCE_PAIRS
 from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.field_docs import field_docs
+from gradsurgery.lab.function_problem import FunctionProblem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.reports.looks import number
@@ -80,12 +81,14 @@ def _value(value: object) -> str:
 
 def _data(problem: Problem) -> list[str]:
     """Where the data of each scale comes from."""
+    if isinstance(problem, FunctionProblem):
+        return ["loaded by the training function"]
     lines = []
     for name, scale in problem.scales.items():
         datasets = [value for setting, value in asdict(scale.settings).items() if setting.split("_")[-1] == "data"]
         if datasets:
             lines.append(f"{name}: {'; '.join(_source(dataset) for dataset in dict.fromkeys(datasets))}")
-    return lines or ["no setting names a dataset: data is generated, or loaded by the training function"]
+    return lines or ["generated"]
 
 
 def _source(dataset: str) -> str:

@@ -16,7 +16,7 @@ from gradsurgery.lab.store import Store
 
 
 def settings_text(settings: Mapping[str, Setting]) -> str:
-    """Settings as text, which differs wherever the keys of runs do: 1, 1.0 and True are equal, but name different runs."""
+    """Settings as text. It differs wherever the keys of runs do: 1, 1.0 and True are equal, but are different runs."""
     return json.dumps(dict(settings), sort_keys=True)
 
 

@@ -1,8 +1,10 @@
 """The store: every run in one SQLite file, and exports of it.
 
-with Store("runs/store.sqlite") as store:
-    records = store.select("lipschitz", "demo")
-export_table(records, "runs.parquet")
+    with Store("runs/store.sqlite") as store:
+        records = store.select("lipschitz", "demo")
+    export_table(records, "runs.parquet")
+
+A failure of SQLite or of the disk is a ``StoreError``.
 """
 
 from gradsurgery.lab.store.export import export_table, export_tensorboard
