@@ -13,7 +13,7 @@ from gradsurgery.scalar import Scalar, ratio, root, tolerance
 from gradsurgery.vector import Vector
 
 Axis = tuple[Vector, Scalar]
-"""A direction and its squared length, which is 0 if there is nothing to project on."""
+"""A vector and its squared length; with length 0 it is skipped in projections."""
 
 
 def cos(u: Vector, v: Vector) -> Scalar:
@@ -21,7 +21,7 @@ def cos(u: Vector, v: Vector) -> Scalar:
     return ratio(ratio(u @ v, root(u @ u)), root(v @ v))
 
 
-def orthogonal(vectors: Iterable[Vector]) -> list[Axis]:
+def orthogonalize(vectors: Iterable[Vector]) -> list[Axis]:
     """Gram-Schmidt: each vector minus its projection on the span of those before it, with its squared length.
 
     A vector that is zero or, up to rounding, in the span of those before it gets length 0, so that it rejects nothing.
@@ -36,7 +36,7 @@ def orthogonal(vectors: Iterable[Vector]) -> list[Axis]:
 
 
 def remove(u: Vector, axes: Sequence[Axis]) -> Vector:
-    """u minus its projection on each of the axes that ``orthogonal`` returned."""
+    """u minus its projection on each of the axes that ``orthogonalize`` returned."""
     rest = u
     for axis, squared in axes:
         rest = rest - ratio(u @ axis, squared) * axis
@@ -51,4 +51,4 @@ def reject(u: Vector, *onto: Vector) -> Vector:
         >>> reject(np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.0, 0.0]), np.array([5.0, 0.0, 7.0]))
         array([0., 2., 0.])
     """
-    return remove(u, orthogonal(onto))
+    return remove(u, orthogonalize(onto))

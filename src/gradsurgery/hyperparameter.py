@@ -1,4 +1,4 @@
-"""Hyperparameters (lam, rho, beta): what they may be, and their values at a step.
+"""Hyperparameters (lam, rho, beta): validation, and evaluation of schedules.
 
 Python and numpy numbers are checked for their range, as are the values of a schedule ``step -> value``. Scalars of jax
 and torch are not checked: they may be traced, and reading one may block on a device.
@@ -30,23 +30,23 @@ class StepWeight:
         raise NotImplementedError
 
 
-def weight(value: Hyperparameter) -> Hyperparameter:
-    """Check the ``lam`` of one auxiliary loss."""
+def check_weight(value: Hyperparameter) -> Hyperparameter:
+    """Check the weight of one auxiliary loss."""
     if isinstance(value, StepWeight):
         return value
     return _check("lam", value, "lam weighs the auxiliary gradient, so it is at least 0", lambda x: x >= 0)
 
 
-def weights(value: Any) -> Any:
-    """Check a ``lam``: that of one auxiliary loss, or a tuple with one for each."""
+def check_weights(value: Any) -> Any:
+    """Check ``lam``: one weight, or a tuple with one for each auxiliary loss."""
     if not isinstance(value, tuple | list):
-        return weight(value)
+        return check_weight(value)
     if not value:
         raise ValueError("lam holds one weight for each auxiliary loss, but got none")
-    return tuple(weight(item) for item in value)
+    return tuple(check_weight(item) for item in value)
 
 
-def relative_ratio(value: Hyperparameter) -> Hyperparameter:
+def check_ratio(value: Hyperparameter) -> Hyperparameter:
     """Check the ratio of a relative weight."""
     return _check(
         "the ratio of relative",
@@ -56,7 +56,7 @@ def relative_ratio(value: Hyperparameter) -> Hyperparameter:
     )
 
 
-def share(name: str, value: Hyperparameter) -> Hyperparameter:
+def check_share(name: str, value: Hyperparameter) -> Hyperparameter:
     """Check the share of the new value in a moving average."""
     return _check(
         name,
@@ -66,9 +66,9 @@ def share(name: str, value: Hyperparameter) -> Hyperparameter:
     )
 
 
-def optional_rho(rho: Hyperparameter | None) -> Hyperparameter | None:
-    """Check a ``rho`` that may be None, for a method that keeps no average."""
-    return None if rho is None else share("rho", rho)
+def check_rho(rho: Hyperparameter | None) -> Hyperparameter | None:
+    """Check ``rho``; None means that the method keeps no average."""
+    return None if rho is None else check_share("rho", rho)
 
 
 def broadcast(value: Any, count: int) -> tuple[Scalar, ...]:
@@ -77,7 +77,7 @@ def broadcast(value: Any, count: int) -> tuple[Scalar, ...]:
 
 
 def resolve(value: Any, step: Scalar) -> Any:
-    """The value of a hyperparameter at this step, or of each one in a tuple."""
+    """A hyperparameter, or each item of a tuple, with schedules evaluated at this step."""
     if isinstance(value, tuple):
         return tuple(resolve(item, step) for item in value)
     if isinstance(value, StepWeight):

@@ -14,7 +14,7 @@ so that the first average is the first gradient. Uncorrected it would be rho tim
 long before the gradient's does.
 
 A step is sound if every inner product, |g|^2 of each gradient that enters an average, and every weight are finite. In
-an unsound step the weight of main is NaN, so that whatever guards the optimiser skips the step.
+an unsound step the weight of main is NaN, so that a guard such as a ``GradScaler`` skips the step.
 """
 
 from collections.abc import Callable

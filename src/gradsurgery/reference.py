@@ -1,7 +1,7 @@
-"""The slow twin: any method, step by step, on plain numpy arrays in float64.
+"""``Reference``: any method on plain numpy arrays in float64.
 
 It runs a method's formula on the arrays themselves, without the symbols of ``gradsurgery.plan``, so that the front ends
-can be tested against it. It is also the quickest way to see what a method does.
+can be tested against it. It is slow, and the quickest way to see what a method does.
 """
 
 from dataclasses import dataclass, replace
@@ -77,9 +77,8 @@ class Reference:
         now, aux_count = self.method.resolve(self.state.steps), len(gradients) - 1
         averages = self.state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
         state = replace(self.state, steps=self.state.steps + 1, averages=averages)
-        vectors: list[Any] = [
-            vector.view(_Array) for vector in (*gradients, *state.corrected)
-        ]  # have Vector's operators
+        # arrays have the operators of Vector
+        vectors: list[Any] = [vector.view(_Array) for vector in (*gradients, *state.corrected)]
         main, *others = vectors
         aux, corrected = others[:aux_count], others[aux_count:]
         step = Step(main, tuple(aux), tuple(corrected or vectors[: now.averaged]), state.memory)

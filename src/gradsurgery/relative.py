@@ -24,11 +24,11 @@ class relative(hyperparameter.StepWeight):
 
     It costs the inner products <g_main, g_main> and <g_aux, g_aux>, unless the method computes them anyway.
 
-    The lengths are those of the step, over all parameters of the surgery. Moving averages of the squared lengths were
-    tried: fronts were better on one problem and worse on the next (docs/relative.md). They need state, and lag behind
-    losses whose scale changes. Where each loss has a head of its own, the heads make up much
-    of either length: on ``cifar10mnist`` |g_main| / |g_aux| is twice as large over the shared parameters alone. To
-    measure there, give the trunk a method of its own: a group in PyTorch, ``optax.masked`` in JAX.
+    The lengths are those of the current step, over all parameters of the surgery. Moving averages of the squared
+    lengths would need state and lag behind losses whose scale changes; they gave better fronts on one problem and worse
+    ones on the next (docs/relative.md). If each loss has its own head, the heads contribute much of both lengths: on
+    ``cifar10mnist``, |g_main| / |g_aux| is twice as large over the shared parameters alone. To measure the lengths
+    there only, apply a separate method to the trunk: a group in PyTorch, ``optax.masked`` in JAX.
 
     Args:
         ratio: at least 0, or a schedule ``step -> ratio``. For several auxiliary losses give ``lam`` a tuple with one
@@ -45,7 +45,7 @@ class relative(hyperparameter.StepWeight):
     ratio: Hyperparameter
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ratio", hyperparameter.relative_ratio(self.ratio))
+        object.__setattr__(self, "ratio", hyperparameter.check_ratio(self.ratio))
 
     def __repr__(self) -> str:
         return f"relative({self.ratio!r})"

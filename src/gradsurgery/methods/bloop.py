@@ -8,8 +8,8 @@ where pi(u; v) is the part of u orthogonal to v.
 from dataclasses import dataclass
 from typing import Any
 
-from gradsurgery.geometry import orthogonal, remove
-from gradsurgery.hyperparameter import Hyperparameter, broadcast, optional_rho, weights
+from gradsurgery.geometry import orthogonalize, remove
+from gradsurgery.hyperparameter import Hyperparameter, broadcast, check_rho, check_weights
 from gradsurgery.method import Method, Step
 from gradsurgery.vector import Vector
 
@@ -47,7 +47,7 @@ class bloop(Method):
     rho: Hyperparameter | None = 0.01
 
     def __post_init__(self) -> None:
-        self._set(lam=weights(self.lam), rho=optional_rho(self.rho))
+        self._set(lam=check_weights(self.lam), rho=check_rho(self.rho))
 
     @property
     def aux_count(self) -> int:
@@ -58,7 +58,7 @@ class bloop(Method):
         return self.aux_count
 
     def direction(self, step: Step) -> Vector:
-        axes = orthogonal(step.averages)
+        axes = orthogonalize(step.averages)
         direction = step.main
         for level, (lam, aux) in enumerate(zip(broadcast(self.lam, 1), step.aux, strict=True), start=1):
             direction = direction + lam * remove(aux, axes[:level])

@@ -5,7 +5,7 @@ d = mu g_main + lam g_aux,   mu = max(1 - lam <g_main, g_aux> / |g_main|^2, 0)
 
 from dataclasses import dataclass
 
-from gradsurgery.hyperparameter import Hyperparameter, optional_rho, weight
+from gradsurgery.hyperparameter import Hyperparameter, check_rho, check_weight
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import minimum, ratio
 from gradsurgery.vector import Vector
@@ -35,7 +35,7 @@ class dynamic_barrier(Method):
     rho: Hyperparameter | None = None
 
     def __post_init__(self) -> None:
-        self._set(lam=weight(self.lam), rho=optional_rho(self.rho))
+        self._set(lam=check_weight(self.lam), rho=check_rho(self.rho))
 
     @property
     def averaged(self) -> int:

@@ -8,7 +8,7 @@ c = (phi_average sqrt(1 - phi^2) - phi sqrt(1 - phi_average^2)) / sqrt(1 - phi_a
 from dataclasses import dataclass
 
 from gradsurgery.geometry import cos
-from gradsurgery.hyperparameter import Hyperparameter, share
+from gradsurgery.hyperparameter import Hyperparameter, check_share
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import Scalar, ratio, root
 from gradsurgery.vector import Vector
@@ -39,7 +39,7 @@ class gradvac(Method):
     memory = ("phi_average",)
 
     def __post_init__(self) -> None:
-        self._set(beta=share("beta", self.beta))
+        self._set(beta=check_share("beta", self.beta))
 
     def direction(self, step: Step) -> Vector:
         main, (aux,), (target,) = step.main, step.aux, step.memory

@@ -6,7 +6,7 @@ d = g_main + lam g_aux
 from dataclasses import dataclass
 from typing import Any
 
-from gradsurgery.hyperparameter import broadcast, weights
+from gradsurgery.hyperparameter import broadcast, check_weights
 from gradsurgery.method import Method, Step
 from gradsurgery.vector import Vector
 
@@ -16,7 +16,7 @@ class mixed(Method):
     """Gradient descent on main + lam aux.
 
     Args:
-        lam: weight of the auxiliary losses, at least 0, or ``relative``; a tuple to give each loss its own.
+        lam: weight of the auxiliary losses, at least 0, or ``relative``; a tuple with one weight for each loss.
 
     Example:
         >>> mixed(lam=0.1)
@@ -26,7 +26,7 @@ class mixed(Method):
     lam: Any
 
     def __post_init__(self) -> None:
-        self._set(lam=weights(self.lam))
+        self._set(lam=check_weights(self.lam))
 
     @property
     def aux_count(self) -> int | None:

@@ -6,7 +6,7 @@ d = pi(g_main; g_aux) + lam pi(g_aux; g_main)             otherwise
 
 from dataclasses import dataclass
 
-from gradsurgery.hyperparameter import Hyperparameter, optional_rho, weight
+from gradsurgery.hyperparameter import Hyperparameter, check_rho, check_weight
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import ratio
 from gradsurgery.vector import Vector
@@ -35,7 +35,7 @@ class pcgrad(Method):
     rho: Hyperparameter | None = None
 
     def __post_init__(self) -> None:
-        self._set(lam=weight(self.lam), rho=optional_rho(self.rho))
+        self._set(lam=check_weight(self.lam), rho=check_rho(self.rho))
 
     @property
     def averaged(self) -> int:
