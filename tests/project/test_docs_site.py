@@ -64,7 +64,10 @@ def test_every_internal_link_leads_to_a_page_and_a_place_on_it(site):
     assert count > 1000
 
 
-@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+NARROW = {"width": 1320, "height": 900}  # the narrowest window in which furo shows both sidebars
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, NARROW, PHONE], ids=["laptop", "narrow", "phone"])
 def test_pages_fit_the_screen_and_request_nothing_from_elsewhere(site, browser, viewport):
     page = browser.new_page(viewport=viewport)
     troubles = watch(page, site)

@@ -6,34 +6,36 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gradsurgery as gs
-from gradsurgery.lab.run import Run, RunSpec
 from gradsurgery.lab.store import Store
 from tests.project.snippets import ROOT, snippets
 
 
-def spec():
-    return RunSpec("walk", "default", "bloop", 1.0, None, 0, {"steps": 50})
-
-
-@pytest.mark.parametrize("snippet", snippets("README.md"), ids=lambda snippet: snippet.splitlines()[0])
-def test_each_snippet_of_the_readme_runs_when_pasted_alone(snippet, capsys, tmp_path):
+@pytest.mark.parametrize("snippet", snippets("README.md"), ids=["torch", "jax"])
+def test_each_training_loop_of_the_readme_trains_when_pasted_alone(snippet):
     names = {}
     exec(compile(snippet, "README.md", "exec"), names)
-    if "walk" in names:  # a problem for the lab
-        assert [row["step"] for row in names["walk"](Run(spec(), gs.bloop(lam=1.0), tmp_path))] == list(range(50))
-    elif "main_loss" in names:  # a training loop
-        main_loss = names["main_loss"]
-        trained = main_loss(names["params"]) if callable(main_loss) else main_loss
-        assert trained.item() < 0.1
-    else:
-        assert capsys.readouterr().out == "[1.  0.2]\n"
+    main_loss = names["main_loss"]
+    trained = main_loss(names["params"]) if callable(main_loss) else main_loss
+    assert trained.item() < 0.1
 
 
-def test_the_readme_links_to_every_example_and_to_pages_that_exist():
-    links = set(re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text()))
-    assert {link for link in links if not (ROOT / link).exists()} == set()
-    examples = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/*.py")}
-    assert examples - links == set()
+def links(page):
+    return set(re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text()))
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_a_page_of_the_repository_links_to_what_exists(page):
+    assert {link for link in links(page) if not link.startswith("https:") and not (ROOT / link).exists()} == set()
+
+
+def test_every_page_of_a_method_is_in_the_readme():
+    assert {f"docs/methods/{name}.md" for name in gs.METHODS} <= links("README.md")
+
+
+def test_every_example_of_the_lab_is_on_its_page():
+    scripts = {f"../{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "examples/lab").glob("*.py")}
+    assert scripts
+    assert scripts <= links("docs/lab.md")
 
 
 @pytest.mark.slow
