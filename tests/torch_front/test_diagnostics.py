@@ -53,7 +53,7 @@ def test_means_keep_their_digits_in_long_runs(on_accelerator, monkeypatch):
     if on_accelerator:
         monkeypatch.setattr(scalars, "is_async", lambda device: True)
     factory = scalars.Scalars(torch.device("cpu"), [torch.float32])
-    means, value, sound = Means(factory), factory.as_numpy(0.3), factory.as_numpy(1.0) > 0
+    means, value, sound = Means(factory), factory.formula_scalar(0.3), factory.formula_scalar(1.0) > 0
     means.add({"cos": value * 2**24}, sound)  # as much as 2**24 steps
     means.mark()
     for _ in range(100):
@@ -101,10 +101,10 @@ def test_two_auxiliary_losses_have_a_share_each():
         (None, [ACROSS] * 4, True, ("against main in 0 %", "With so little conflict, gs.mixed would do as well.")),
         (None, [ACROSS] + 9 * [[-5.0, 0.1]], True, ("90 % of aux was removed", "takes away much of aux")),
         (None, [ACROSS, AGAINST], False, ("In 2 steps, aux pointed against main in 50 %.", "something to do")),
-        (gs.mixed(lam=0.5), [AGAINST] * 2, False, ("There were 2 steps.", "with measure=True")),
+        (gs.mixed(lam=0.5), [AGAINST] * 2, False, ("2 steps so far.", "with measure=True")),
         (gs.mixed(lam=0.5), [AGAINST] * 2, True, ("main in 100 %", "even where it harms main: gs.bloop would not.")),
-        (None, [AGAINST, [torch.nan, 0.0]], True, ("50 % were not finite and moved no average", "look for overflow")),
-        (None, [[torch.nan, 0.0]], True, ("None of the 1 steps was finite", "look for overflow")),
+        (None, [AGAINST, [torch.nan, 0.0]], True, ("50 % were not finite and left the averages", "look for overflow")),
+        (None, [[torch.nan, 0.0]], True, ("No step was finite (1 so far)", "look for overflow")),
         (None, [], True, ("There has been no step yet.",)),
     ],
 )  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_group_may_be_added_during_training(own):
     surgery = gst.Surgery(model["trunk"].parameters(), gs.mixed(lam=0.5))
     train_trunk = (model["trunk"](X).square().mean(), model["trunk"](X).sin().mean())
     surgery.backward(*train_trunk)
-    with pytest.raises(RuntimeError, match=r"between steps: call surgery.apply\(\) first"):
+    with pytest.raises(RuntimeError, match=r"between backward\(\) and apply\(\): call surgery.apply\(\) first"):
         surgery.add_param_group({"params": heads_of(model)})
     surgery.apply()
     model.zero_grad()

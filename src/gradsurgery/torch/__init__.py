@@ -15,11 +15,11 @@
 A loss may also be a function that returns one: ``surgery.backward(main_fn, aux_fn)`` calls them in turn, so that only
 one graph is alive at a time. Use this form with DistributedDataParallel.
 
-``surgery.attach(optimizer)`` lets the surgery's state travel in the optimiser's; ``explain(surgery)`` says what it has
-done so far.
+``surgery.attach(optimizer)`` saves and loads the surgery's state with the optimiser's. ``explain(surgery)`` summarises
+the conflict between the losses and advises on the method.
 
-A step runs through the files of this package in order: ``gradients`` (gather), then for each ``part`` with a method of
-its own ``blocks`` (lay out), ``passes`` (inner products), ``formula`` (plan), ``passes`` (combine), ``state``.
+A step runs through the files of this package in order: ``gradients`` (gather), then for the ``part`` of each method
+``blocks`` (lay out), ``passes`` (inner products), ``formula`` (plan), ``passes`` (combine), ``state``.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""What a surgery takes over from ``accelerator.backward``: loss scaling, division by micro-batches, when to step."""
+"""Accelerate: scale the losses, divide them by the number of micro-batches, and tell when to step."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from gradsurgery.torch.gradients import Loss
 
-REFUSED = ("DEEPSPEED", "MEGATRON_LM", "FSDP")
+UNSUPPORTED = ("DEEPSPEED", "MEGATRON_LM", "FSDP")
 
 
 class AcceleratorAdapter:
-    """Does with the losses of a step what ``accelerator.backward`` does with one.
+    """Scales and divides each loss as ``accelerator.backward`` does with a single one.
 
     Args:
         accelerator: an ``accelerate.Accelerator``.
@@ -23,7 +23,7 @@ class AcceleratorAdapter:
             if not hasattr(accelerator, name):
                 raise TypeError(f"accelerator is an accelerate.Accelerator, but got {accelerator!r}")
         kind = getattr(getattr(accelerator, "distributed_type", None), "name", "NO")
-        if kind in REFUSED and not getattr(accelerator, "is_fsdp2", False):
+        if kind in UNSUPPORTED and not getattr(accelerator, "is_fsdp2", False):
             raise ValueError(f"surgery works with Accelerate on one device, under DDP and under FSDP2, but got {kind}")
         self._accelerator = accelerator
 
@@ -38,7 +38,7 @@ class AcceleratorAdapter:
         return self._accelerator.scaler
 
     def wrap(self, loss: Loss, values: list[Tensor]) -> Loss:
-        """The loss, scaled and divided by the number of micro-batches; its own value is appended to ``values``."""
+        """The loss, scaled and divided by the number of micro-batches; its plain value is appended to ``values``."""
         if not isinstance(loss, Tensor) and callable(loss):
             return partial(self._call, loss, values)
         return self._scale(loss, values)

@@ -1,8 +1,8 @@
 """``Surgery.attach``: the state of a surgery inside that of an optimiser, and a guard on ``optimizer.step()``.
 
 The state is stored parameter by parameter, beside the optimiser's own (``exp_avg`` and the like), as tensors under the
-names ``surgery.<method>.average0``, ``surgery.<method>.steps``, ... So whatever saves, moves or reshards the state of
-an optimiser does the same with the surgery's.
+names ``surgery.<method>.average0``, ``surgery.<method>.steps``, ... So tools that save, move or reshard the state of an
+optimiser do the same with the surgery's.
 """
 
 import warnings

@@ -98,7 +98,7 @@ def flatten(block: Block) -> Block:
 
 
 def make_dense(tensor: Tensor) -> Tensor:
-    """The tensor if its elements are adjacent in memory, in whatever order of dimensions; else a contiguous copy."""
+    """The tensor if its elements are adjacent in memory, in any order of dimensions; else a contiguous copy."""
     shard = local(tensor)
     is_dense = shard.is_contiguous() or shard.permute(_memory_order(shard)).is_contiguous()
     return tensor if is_dense else tensor.contiguous()
@@ -173,7 +173,7 @@ class Layout:
     def _add_block(
         self, index: int, gradients: tuple[Tensor | None, ...], groups: dict[Group, list[Block]]
     ) -> Tensor | None:
-        """Add the block of one parameter, convert what does not match, and cache the layout."""
+        """Add the block of one parameter, converting gradients whose layout or type differs, and cache the layout."""
         parameter = self._parameters[index]
         reached = [gradient for gradient in gradients if gradient is not None]
         if not reached and not self._state.has_averages(index):

@@ -1,4 +1,4 @@
-"""``explain``: in two sentences, what a surgery has done and what to do about it."""
+"""``explain``: how much the losses were in conflict, and what to do about it, in two sentences."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ LITTLE, MUCH = 0.1, 0.5
 
 
 def explain(surgery: Surgery) -> str:
-    """Two sentences on all steps so far: how much the losses were in conflict, and what follows. Waits for the device.
+    """Say how much the losses were in conflict over all steps, and what to do about it. Blocks on the device.
 
         >>> import torch, gradsurgery as gs, gradsurgery.torch as gst
         >>> weight = torch.nn.Parameter(torch.ones(2))
@@ -35,7 +35,7 @@ def explain(surgery: Surgery) -> str:
 def _explain(method: str, steps: int, means: Mapping[str, float]) -> str:
     conflict, cosine, removed = (means.get(name) for name in ("conflict", "cos_main_aux", "removed"))
     if means["sound"] == 0:
-        return f"None of the {steps} steps was finite: {ADVICE_UNSOUND}"
+        return f"No step was finite ({steps} so far): {ADVICE_UNSOUND}"
     facts = []
     if conflict is not None:
         facts.append(f"aux pointed against main in {_percent(conflict)}")
@@ -43,9 +43,11 @@ def _explain(method: str, steps: int, means: Mapping[str, float]) -> str:
             facts[0] += f" (mean cosine {cosine:.2f})"
     if removed is not None:
         facts.append(f"{_percent(removed)} of aux was removed")
-    summary = f"In {steps} steps, {', and '.join(facts)}. " if facts else f"There were {steps} steps. "
+    count = f"{steps} step{'s' * (steps != 1)}"
+    summary = f"In {count}, {', and '.join(facts)}. " if facts else f"{count} so far. "
     if means["sound"] < 0.99:
-        return f"{summary}{_percent(1 - means['sound'])} were not finite and moved no average: {ADVICE_UNSOUND}"
+        share = _percent(1 - means["sound"])
+        return f"{summary}{share} were not finite and left the averages unchanged: {ADVICE_UNSOUND}"
     return summary + _advice(method, conflict, removed)
 
 

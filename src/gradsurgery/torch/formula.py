@@ -1,4 +1,4 @@
-"""A method at work: the inner products that it needs in each step, and what follows from their values."""
+"""Step 4, plan: the inner products that a method needs, and the weights and averages that follow from their values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ class Update(NamedTuple):
     take: Scalar
     """The weight of the new gradient in its average; 0 in an unsound step."""
     unscale: Scalar | None
-    """One over the factor of a ``GradScaler``, if there is one."""
+    """One over the scale of a ``GradScaler``; None without one."""
     mass: Scalar
     memory: tuple[Scalar, ...]
     diagnostics: Callable[[], dict[str, Scalar]]
@@ -34,12 +34,12 @@ class Update(NamedTuple):
 
 
 class PlannedStep(NamedTuple):
-    """A step that is done as soon as it is known to be sound."""
+    """A step whose weights are known; ``finish`` completes it once the soundness of all parts is known."""
 
     plan: Plan
     weights: list[Scalar]
     sound: Scalar
-    """Whether this step is sound by itself; it fails too if that of another group of parameters is not."""
+    """Whether this part of the step is sound. The whole step is unsound if any part is."""
     unscale: Scalar | None
     state: State
     scalars: Scalars
@@ -47,13 +47,13 @@ class PlannedStep(NamedTuple):
     """Whether each auxiliary gradient is in conflict, where its inner product is known."""
 
     def finish(self, sound: Scalar) -> Update:
-        """What the step does, given whether the whole step is sound."""
+        """The update, once it is known whether the whole step is sound."""
         step, state, scalars = self.plan, self.state, self.scalars
         return Update(
-            weights=[scalars.as_float(scalars.select(sound, weight, np.nan)) for weight in self.weights],
-            keep=scalars.as_float(step.keep),
-            take=scalars.as_float(scalars.select(sound, step.take, 0.0)),
-            unscale=None if self.unscale is None else scalars.as_float(self.unscale),
+            weights=[scalars.pass_scalar(scalars.select(sound, weight, np.nan)) for weight in self.weights],
+            keep=scalars.pass_scalar(step.keep),
+            take=scalars.pass_scalar(scalars.select(sound, step.take, 0.0)),
+            unscale=None if self.unscale is None else scalars.pass_scalar(self.unscale),
             mass=scalars.select(sound, step.mass, state.mass),
             memory=tuple(map(partial(scalars.select, sound), step.memory, state.memory)),
             diagnostics=partial(_diagnostics, step.diagnostics, sound),
@@ -67,8 +67,8 @@ class Formula:
         method: the method.
         aux_count: the number of auxiliary losses.
         scalars: makes the scalars to compute with.
-        measure: whether to ask for every inner product, which makes the diagnostics complete.
-        squares: whether to ask for the squared length of every gradient.
+        measure: whether to compute every inner product, which makes the diagnostics complete.
+        squares: whether to compute the squared length of every gradient.
     """
 
     def __init__(self, method: Method, aux_count: int, scalars: Scalars, *, measure: bool, squares: bool) -> None:
@@ -103,12 +103,12 @@ class Formula:
         Args:
             products: the inner products, in the order of ``pairs``.
             state: the state before the step.
-            scale: the factor of a ``GradScaler`` that is in the gradients.
+            scale: the scale of the ``GradScaler`` that scaled the losses.
             replicas_agree: whether all processes hold the same gradients; if not, the step is unsound.
         """
         scalars = self._scalars
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
-            values = [scalars.as_numpy(product) for product in products]
+            values = [scalars.formula_scalar(product) for product in products]
             unscale = None if scale is None else 1 / scale
             if unscale is not None:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
@@ -136,7 +136,7 @@ class Formula:
         return product
 
     def _read_tensors(self, method: Method) -> Method:
-        """The method with the present values of tensors, which may change in place before diagnostics are read."""
+        """The method with tensors replaced by their values, which may change in place before diagnostics are read."""
         values = {name: self._read(value) for name, value in vars(method).items() if _holds_tensor(value)}
         return replace(method, **values) if values else method
 

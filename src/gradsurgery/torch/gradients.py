@@ -30,7 +30,7 @@ class Gatherer:
         self._uncovered: dict[int, Tensor] | None = {}
 
     def clear(self) -> None:
-        """Drop what was gathered."""
+        """Drop the gathered gradients."""
         self.gradients = []
 
     def backward(self, names: Sequence[str], losses: Sequence[Loss], setup: ParallelSetup) -> tuple[Tensor, ...]:
@@ -38,7 +38,7 @@ class Gatherer:
         if self.gradients and len(self.gradients) != len(losses):
             raise ValueError(f"backward was called with {len(self.gradients)} losses before, but got {len(losses)}")
         gathered = self.gradients or [[None] * len(self._parameters) for _ in losses]
-        before = [_detached_from_bucket(parameter.grad, setup) for parameter in self._parameters]
+        before = [_copy_bucket_view(parameter.grad, setup) for parameter in self._parameters]
         values = []
         try:
             for index, (name, loss) in enumerate(zip(names, losses, strict=True)):
@@ -95,8 +95,8 @@ class Gatherer:
         """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.
 
         The direction is written into these tensors. Autograd may give several parameters the same memory, or part of a
-        larger tensor, and DDP gives views of buckets that it writes to again; those are copied. One loop does it all:
-        in a small model every call counts.
+        larger tensor, and DDP gives views of buckets that it writes to again; those are copied. All in one loop:
+        in a small model every Python call counts.
         """
         gradients: Gradients = []
         addresses: set[int] = set()
@@ -139,7 +139,7 @@ def _evaluate(name: str, loss: Loss) -> Tensor:
 
 
 class _Graph:
-    """The part of the autograd graph that the backward pass of some losses visits."""
+    """The part of the autograd graph that the backward passes of these losses visit."""
 
     def __init__(self, losses: Iterable[Tensor]) -> None:
         nodes: set[Node] = set()
@@ -161,12 +161,12 @@ class _Graph:
         """The leaf tensors by id."""
 
     def shares_nodes(self, other: "_Graph") -> bool:
-        """Whether the backward pass of one frees what the other's needs."""
+        """Whether the backward pass through one graph frees tensors that the other needs."""
         return not self.nodes.isdisjoint(other.nodes)
 
     @property
     def hides_parameters(self) -> bool:
-        """Whether it has inner graphs, as reentrant activation checkpointing makes."""
+        """Whether it contains reentrant activation checkpoints, which build their graphs in the backward pass."""
         return any(type(node).__name__ == "CheckpointFunctionBackward" for node in self.nodes)
 
 
@@ -202,8 +202,8 @@ def _trainable(parameters: list[Tensor]) -> list[Tensor]:
     return [parameter for parameter in parameters if parameter.requires_grad]
 
 
-def _detached_from_bucket(gradient: Tensor | None, setup: ParallelSetup) -> Tensor | None:
-    """A gradient that the next backward pass leaves alone: DDP would write to the bucket that it may be a view of."""
+def _copy_bucket_view(gradient: Tensor | None, setup: ParallelSetup) -> Tensor | None:
+    """The gradient, copied if it may be a view of a DDP bucket, which the next backward pass overwrites."""
     return gradient.clone() if gradient is not None and setup.replicas and gradient._is_view() else gradient
 
 

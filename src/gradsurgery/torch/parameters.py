@@ -18,14 +18,14 @@ class ParameterGroup(NamedTuple):
     """Parameters that share a method."""
 
     method: Method | None
-    """None stands for the method that ``Surgery`` was given."""
+    """None for the default method of the ``Surgery``."""
     parameters: list[Tensor]
 
 
 def collect_groups(params: Iterable[Any]) -> list[ParameterGroup]:
     """The groups, each parameter once, from tensors, ``(name, tensor)`` pairs, or groups as for an optimiser.
 
-    Tensors and groups without a method form one group; each group with a method is one of its own.
+    Tensors and groups without a method form one group; each group with a method stays separate.
     """
     _check_iterable(params)
     shared, groups = ParameterGroup(None, []), []
@@ -47,7 +47,7 @@ def collect_groups(params: Iterable[Any]) -> list[ParameterGroup]:
 
 
 def read_group(group: Any) -> ParameterGroup:
-    """A group given as a dictionary."""
+    """Read a group from a dictionary."""
     if not isinstance(group, dict) or "params" not in group:
         got = f"the keys {', '.join(map(str, group))}" if isinstance(group, dict) else repr(group)
         raise ValueError(f"a group has its parameters under 'params', but got {got}")
@@ -109,7 +109,7 @@ def _check_iterable(params: Any) -> None:
 
 
 def _read_parameter(item: Any) -> Tensor:
-    """A parameter, alone or with its name."""
+    """Read a parameter from a tensor or a ``(name, tensor)`` pair."""
     parameter = item[1] if isinstance(item, tuple) and len(item) == 2 else item
     if not isinstance(parameter, Tensor):
         raise TypeError(f"params holds parameters, but got {parameter!r}")

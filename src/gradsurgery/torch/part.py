@@ -1,4 +1,4 @@
-"""``Part``: the parameters that one method trains. Their inner products, averages and steps are their own."""
+"""``Part``: the parameters that one method trains, with their inner products, averages and count of steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Part:
         self._layout.forget()
 
     def formula(self, aux_count: int, *, replicated: bool) -> Formula:
-        """The formula of the present method; made once, unless the user changes the method or the number of losses."""
+        """The formula of the current method, cached until the method or the number of losses changes."""
         formula = self._formula
         fits = formula is not None and formula.method is self.method and formula.aux_count == aux_count
         if formula is None or not fits or formula.squares != replicated:
@@ -84,7 +84,7 @@ class Part:
 
         Args:
             gathered: the gradients of each loss, main first, for all parameters of the surgery.
-            scale: the factor of a ``GradScaler``.
+            scale: the scale of the ``GradScaler``; None without one.
             replicas: the process groups of DistributedDataParallel.
         """
         formula = self.formula(len(gathered) - 1, replicated=bool(replicas))
@@ -99,13 +99,19 @@ class Part:
         agree = self._replicas_agree(formula, products, groups, replicas) if replicas else True
         return PartStep(formula.plan(products, self._state, scale=scale, replicas_agree=agree), passes, directions)
 
-    def finish(self, step: PartStep, sound: Scalar, gathered: Gradients) -> None:
-        """The second pass over memory; puts the directions among those of all parameters of the surgery."""
+    def finish(self, step: PartStep, sound: Scalar, directions: Gradients) -> None:
+        """The second pass over memory.
+
+        Args:
+            step: the planned step.
+            sound: whether the steps of all parts are sound.
+            directions: for all parameters of the surgery; those of this part are filled in.
+        """
         update = step.plan.finish(sound)
         for passes, _ in step.passes:
             passes.combine(update.weights, update.keep, update.take, update.unscale)
         for position, direction in zip(self._positions, step.directions, strict=True):
-            gathered[position] = direction
+            directions[position] = direction
         self._state.advance(update.mass, update.memory)
         self.diagnostics = update.diagnostics
         values: Mapping[str, Scalar] = step.plan.conflicts
@@ -127,7 +133,7 @@ class Part:
                 row = self._scalars.row(row).unbind()
             rows.append(row)
         if not rows:  # no loss reaches this part
-            return [self._scalars.as_numpy(0.0)] * count
+            return [self._scalars.formula_scalar(0.0)] * count
         return rows[0] if len(rows) == 1 else [reduce(add, column) for column in zip(*rows, strict=True)]
 
     def _replicas_agree(

@@ -52,7 +52,7 @@ class Scalars:
         """Whether reading a scalar blocks on the device."""
 
     def include(self, dtypes: Iterable[torch.dtype]) -> None:
-        """Make room for parameters of these types."""
+        """Update the types to compute in for additional parameters of these types."""
         self._computed |= {compute_dtype(dtype) for dtype in dtypes}
         self.dtype = torch.float64 if torch.float64 in self._computed else torch.float32
         """The widest type that is computed in."""
@@ -60,14 +60,14 @@ class Scalars:
         self._narrowest = torch.float32 if torch.float32 in self._computed else torch.float64
         self._narrowest_code = "f" if self._narrowest == torch.float32 else "d"
 
-    def as_numpy(self, value: Scalar) -> Scalar:
-        """A scalar for formulas: numpy's on the CPU, else a 0-d tensor."""
+    def formula_scalar(self, value: Scalar) -> Scalar:
+        """A scalar for formulas: of numpy on the CPU, else a 0-d tensor."""
         if self.is_async:
             return self.tensor(value)
         return self._numpy_type(value.item() if isinstance(value, Tensor) else value)
 
-    def as_float(self, value: Scalar) -> Scalar:
-        """A scalar for the passes: Python's on the CPU, else a 0-d tensor."""
+    def pass_scalar(self, value: Scalar) -> Scalar:
+        """A scalar for the passes over memory: a Python float on the CPU, else a 0-d tensor."""
         return self.tensor(value) if self.is_async else float(value)
 
     def tensor(self, value: Scalar) -> Tensor:

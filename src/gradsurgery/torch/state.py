@@ -29,7 +29,7 @@ class State:
         self._averages: list[dict[int, Tensor]] = [{} for _ in range(method.averages)]
         self.steps = 0
         """Steps so far, including unsound ones."""
-        self.mass: Scalar = scalars.as_numpy(0.0)
+        self.mass: Scalar = scalars.formula_scalar(0.0)
         """The moving average of the number 1, which corrects averages for their start at zero."""
         self.memory: tuple[Scalar, ...] = (self.mass,) * len(method.memory)
         """The method's own scalars."""
@@ -38,7 +38,9 @@ class State:
         """Raise unless this state fits the method."""
         before = self._method
         if (type(method), method.averages, method.memory) != (type(before), before.averages, before.memory):
-            raise ValueError(f"this Surgery holds the state of {before!r}; to train by {method!r}, make a new Surgery")
+            raise ValueError(
+                f"this Surgery holds the state of {before!r}; to train with {method!r}, make a new Surgery"
+            )
 
     def has_averages(self, index: int) -> bool:
         """Whether the parameter at this position has averages."""
@@ -54,7 +56,8 @@ class State:
         """End a step; the averages have been updated in place."""
         self.steps += 1
         self.mass = mass
-        self.memory = tuple(map(self._scalars.as_numpy, memory))  # rounded as a snapshot is, so that resuming is exact
+        # rounded as in a snapshot, so that a resumed run is equal bit for bit
+        self.memory = tuple(map(self._scalars.formula_scalar, memory))
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state, in plain containers.
@@ -91,8 +94,8 @@ class State:
             for level in saved["averages"]
         ]
         self.steps = int(saved["steps"])
-        self.mass = self._scalars.as_numpy(_copy(saved["mass"]))
-        self.memory = tuple(self._scalars.as_numpy(_copy(value)) for value in saved["memory"])
+        self.mass = self._scalars.formula_scalar(_copy(saved["mass"]))
+        self.memory = tuple(self._scalars.formula_scalar(_copy(value)) for value in saved["memory"])
 
     def check(self, saved: Any) -> None:
         """Raise unless this is a state of this method for these parameters."""

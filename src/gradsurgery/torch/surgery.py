@@ -38,33 +38,33 @@ class Surgery:
             optimizer.step()
             optimizer.zero_grad()
 
-    Between ``backward`` and ``apply`` it holds one gradient for each loss, and always one average, in float32 or wider,
-    for each level above the last. Nothing waits for the device. In an unsound step (an inner product or a weight is not
+    It holds one average, in float32 or wider, for each level above the last, and between ``backward`` and ``apply`` one
+    gradient for each loss. Nothing waits for the device. In an unsound step (an inner product or a weight is not
     finite) the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips the step. After an
     exception the gathered gradients are dropped, and the next step starts afresh.
 
-    Groups of parameters may have methods of their own, each with its own inner products and averages:
+    Each group of parameters may have its own method, with separate inner products and averages:
 
         Surgery([{"params": trunk, "method": gs.bloop(lam=0.1)}, {"params": heads}], gs.mixed(lam=1.0))
 
-    Prefer surgery on the trunk alone where main and aux have heads of their own. Nothing conflicts in a head that one
-    loss reaches, but its direction there is lam times its gradient: under SGD, a small lam slows down the auxiliary
-    head's learning (Adam undoes the factor), and the head then sends worse gradients to the trunk. The plain sum with
+    If main and aux have separate heads, prefer surgery on the trunk alone. Only one loss reaches each head, so nothing
+    conflicts there, but the direction of the auxiliary head would be lam times its gradient: under SGD, a small lam
+    slows its learning (Adam undoes the factor), and it then sends worse gradients to the trunk. The plain sum with
     lam = 1 trains each head at the full learning rate.
 
     Args:
         params: parameters or groups of them, as for an optimiser, taken after the model was wrapped by DDP or FSDP2.
             Frozen parameters are skipped, and may be unfrozen later.
-            A group is a dictionary with ``params`` and, if it has a method of its own, ``method``. Groups without one,
-            and single parameters, are trained together by the method below.
+            A group is a dictionary with ``params`` and optionally ``method``. Groups without a method and single
+            parameters are trained together by the method below.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
         compile: whether to run the two passes over memory in C++, for parameters on the CPU. The kernel is built in the
-            first step, in a second or two, by the compiler named in ``CXX`` or by ``c++``. On an accelerator this
-            raises: nobody has measured there yet whether compiling gains anything over PyTorch's own operations.
+            first step, in a second or two, by the compiler named in ``CXX`` or by ``c++``. Raises on an accelerator,
+            where the gain over PyTorch's own operations has not been measured.
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
-        accelerator: the ``accelerate.Accelerator``, if there is one. Then ``backward`` divides the losses by its
-            ``gradient_accumulation_steps`` and scales them, as ``accelerator.backward`` does, and ``apply`` waits for
-            the last micro-batch: inside ``accelerator.accumulate(model)`` both are called for each micro-batch.
+        accelerator: an ``accelerate.Accelerator``. With it, ``backward`` divides the losses by its
+            ``gradient_accumulation_steps`` and scales them, as ``accelerator.backward`` does, and ``apply`` does
+            nothing before the last micro-batch: call both for each one, inside ``accelerator.accumulate(model)``.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Surgery:
 
     @property
     def method(self) -> Method:
-        """The method of all groups that have none of their own; assign one of its kind to change hyperparameters."""
+        """The method of the groups without one. To change hyperparameters, assign a method of the same class."""
         return self._method
 
     @method.setter
@@ -118,7 +118,7 @@ class Surgery:
                 ``{"params": parameters, "method": method}``.
         """
         if self._gatherer.gradients:
-            raise RuntimeError("add_param_group comes between steps: call surgery.apply() first")
+            raise RuntimeError("add_param_group was called between backward() and apply(): call surgery.apply() first")
         new = read_group(group)
         check_disjoint([*self._parameters, *new.parameters])
         self._add(new)
@@ -146,10 +146,14 @@ class Surgery:
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; call again before ``apply`` to accumulate (divide each loss accordingly).
 
-        Losses from one forward pass are given as tensors. Losses given as functions are called in turn: forward,
-        backward, forward, backward, main first. So only one graph is alive at a time, and DistributedDataParallel
-        synchronises each gradient. Only the parameters of this surgery get gradients (under DDP, FSDP2 and reentrant
-        activation checkpointing, all parameters that a loss reaches). ``.grad`` stays as it is.
+        Pass losses from one forward pass as tensors. Losses passed as functions are called in turn: forward, backward,
+        forward, backward, main first. So only one graph is alive at a time, and DistributedDataParallel synchronises
+        each gradient. Only the parameters of this surgery get gradients (under DDP, FSDP2 and reentrant activation
+        checkpointing, all parameters that a loss reaches). ``.grad`` stays as it is.
+
+        Args:
+            main: the main loss: a scalar tensor, or a function that returns one.
+            *aux: the auxiliary losses, most important first.
 
         Returns:
             The detached losses, main first.
@@ -201,7 +205,7 @@ class Surgery:
         gradients, scalars = self._gatherer.gradients, self._scalars
         if not gradients:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        scale = None if scaler is None else scalars.as_numpy(scaler.scale(scalars.tensor(1.0)))
+        scale = None if scaler is None else scalars.formula_scalar(scaler.scale(scalars.tensor(1.0)))
         replicas = self._setup.replicas if self._setup is not None else ()
         steps = [part.plan(gradients, scale, replicas) for part in self._parts]
         sound = reduce(and_, (step.plan.sound for step in steps))
@@ -267,10 +271,10 @@ class Surgery:
         mean_sound         0 to 1     share of sound steps; below 0.99: look for overflow, or clip the gradients
         =================  =========  ===============================================================================
 
-        A second auxiliary loss has ``conflict2``, ``cos_main_aux2`` and so on. Means are over sound steps. What needs
-        inner products that the method does not use is there with ``Surgery(..., measure=True)``. If several methods are
-        at work, names start with ``group0/``, ``group1/``, ... except for ``sound`` and ``mean_sound``, which are those
-        of the whole step. ``gst.explain(surgery)`` says in words what the means show.
+        A second auxiliary loss has ``conflict2``, ``cos_main_aux2`` and so on. Means are over sound steps. Values that
+        need inner products which the method does not compute are included with ``Surgery(..., measure=True)``. With
+        several methods, names start with ``group0/``, ``group1/``, ... except for ``sound`` and ``mean_sound``, which
+        are those of the whole step. ``gst.explain(surgery)`` puts the means into words.
         """
         values: dict[str, Tensor] = {}
         for index, part in enumerate(self._parts):
@@ -285,7 +289,7 @@ class Surgery:
         """A snapshot of the state: averages, counts and scalars, as copies in plain containers.
 
         ``state["averages"][level][index]`` is the average of a parameter by its position in ``params``, for trainable
-        parameters and for those that were trained before. With methods of several groups, ``state["groups"]`` is the
+        parameters and for those that were trained before. If groups have their own methods, ``state["groups"]`` is the
         list of their states.
         """
         if self._gatherer.gradients:

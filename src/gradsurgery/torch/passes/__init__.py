@@ -29,7 +29,7 @@ class Passes(Protocol):
             weights: one for each gradient and average.
             keep: the weight of the old average; keep + take = 1.
             take: the weight of the gradient in its average; 0 leaves the averages as they are.
-            unscale: one over the factor of a ``GradScaler``, if there is one.
+            unscale: one over the scale of a ``GradScaler``; None without one.
         """
 
 
