@@ -6,9 +6,10 @@ c = (phi_average sqrt(1 - phi^2) - phi sqrt(1 - phi_average^2)) / sqrt(1 - phi_a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from gradsurgery.geometry import cos
-from gradsurgery.hyperparameter import Hyperparameter, check_share
+from gradsurgery.hyperparameter import check_share
 from gradsurgery.method import Method, Step
 from gradsurgery.scalar import Scalar, ratio, root
 from gradsurgery.vector import Vector
@@ -34,7 +35,7 @@ class gradvac(Method):
     Multilingual Models*, ICLR 2021.
     """
 
-    beta: Hyperparameter = 0.01
+    beta: Any = 0.01
 
     memory = ("phi_average",)
 
