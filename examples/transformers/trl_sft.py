@@ -52,7 +52,6 @@ trainer = SurgerySFTTrainer(
         report_to=[],
         use_cpu=True,
         bf16=False,
-        gradient_checkpointing=False,
         dataloader_pin_memory=False,
     ),
     processing_class=tokenizer,

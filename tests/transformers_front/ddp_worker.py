@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import gradsurgery as gs
-from tests.transformers_front.tiny import StopAt, gpt2, identical, llama, plain, surgical, trained
+from tests.transformers_front.tiny import CHECKPOINTING, StopAt, gpt2, identical, llama, plain, surgical, trained
 
 BATCH = 4
 
@@ -35,7 +35,7 @@ FUNCTION = {"aux_dataset": None, "compute_aux_loss": spread}
 CASES = {
     "dataset": ({}, {}),
     "accumulation": ({}, {"gradient_accumulation_steps": 2}),
-    "checkpointing": ({}, {"gradient_checkpointing": True}),
+    "checkpointing": ({}, {CHECKPOINTING: True}),
     "all parameters used": ({}, {"ddp_find_unused_parameters": False, "gradient_accumulation_steps": 2}),
     "outputs": (FUNCTION, {}),
     "outputs, accumulation": (FUNCTION, {"gradient_accumulation_steps": 2}),

@@ -41,6 +41,7 @@ def test_adapters_learn_the_new_task_and_keep_more_of_the_old_one():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")  # by TRL's own default
 def test_the_mixin_works_with_sft_trainer():
     losses = numbers(printed_text("transformers/trl_sft").splitlines()[-1])
     assert losses["main"] < 1.0  # untrained: 2.8

@@ -9,6 +9,7 @@ from gradsurgery.transformers import SurgeryTrainer
 from tests.transformers_front.tiny import (
     AUX,
     BLOOP,
+    CHECKPOINTING,
     MAIN,
     Classifier,
     Labelled,
@@ -30,7 +31,7 @@ NOTHING = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
 @pytest.mark.parametrize("method", NOTHING, ids=repr)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}, {"max_grad_norm": 0.1}, {"gradient_checkpointing": True}],
+    [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}, {"max_grad_norm": 0.1}, {CHECKPOINTING: True}],
     ids=str,
 )
 def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
@@ -140,7 +141,7 @@ def test_gradients_are_clipped_after_surgery(tmp_path):
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_gradient_checkpointing_changes_nothing(tmp_path, reentrant):
-    options = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+    options = {CHECKPOINTING: True, f"{CHECKPOINTING}_kwargs": {"use_reentrant": reentrant}}
     assert distance(trained(surgical(tmp_path, **options)), trained(surgical(tmp_path))) < 1e-6
 
 

@@ -63,6 +63,10 @@ class Tokens(Dataset):
 
 
 MAIN, AUX = Tokens(20, seed=1), Tokens(16, seed=2)
+# transformers 5.23 renamed the option, and warns of the old name
+CHECKPOINTING = "activation_checkpointing"
+if not hasattr(TrainingArguments, CHECKPOINTING):
+    CHECKPOINTING = "gradient_checkpointing"
 
 
 def arguments(folder, **options):
