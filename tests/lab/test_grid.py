@@ -8,7 +8,7 @@ import pytest
 import gradsurgery as gs
 from gradsurgery.lab import method
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import numbers, specs
+from gradsurgery.lab.grid import parse_numbers, specs
 from gradsurgery.lab.problems import PROBLEMS, problem
 
 
@@ -25,18 +25,18 @@ from gradsurgery.lab.problems import PROBLEMS, problem
     ],
 )
 def test_numbers(text, expected):
-    assert numbers(text) == pytest.approx(expected, rel=1e-11)
+    assert parse_numbers(text) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("text", ["abc", "1e-4:1", "1:2:3:4", "0.1;0.2", "1:2:3lin"])
 def test_text_that_is_not_a_grid_is_one_sentence(text):
     with pytest.raises(UserError, match="a grid is numbers and ranges such as"):
-        numbers(text)
+        parse_numbers(text)
 
 
 def test_a_logarithmic_range_cannot_contain_zero():
     with pytest.raises(UserError, match="must be above 0, but got 0:1:3log; add 0 as an item"):
-        numbers("0:1:3log")
+        parse_numbers("0:1:3log")
 
 
 def test_the_grid_of_a_scale():
@@ -93,7 +93,10 @@ LAST_KEYS = {
 
 def test_keys_of_stored_runs_stay_valid():
     """The key of the last run of each default grid, as stores have it."""
-    keys = {name: {scale: specs(one, scale)[-1].key for scale in one.scales} for name, one in PROBLEMS.items()}
+    keys = {
+        name: {scale: specs(declared, scale)[-1].key for scale in declared.scales}
+        for name, declared in PROBLEMS.items()
+    }
     assert keys == LAST_KEYS
 
 
@@ -120,7 +123,7 @@ def test_another_model_comes_with_settings_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("arguments", "sentence"),
     [
         ({"methods": ["blop"]}, "there is no method 'blop': did you mean bloop?"),
         ({"methods": []}, "at least one value in methods, but the grid is empty"),
@@ -137,13 +140,13 @@ def test_another_model_comes_with_settings_of_its_own():
         ({"settings": {"rows_per_epoch": "1000"}}, "1437 examples are too few for rows_per_epoch=1000 and batch=128"),
     ],
 )
-def test_a_bad_grid_is_one_sentence(given, sentence):
+def test_a_bad_grid_is_one_sentence(arguments, sentence):
     with pytest.raises(UserError, match=re.escape(sentence)):
-        specs(problem("lipschitz"), "demo", **given)
+        specs(problem("lipschitz"), "demo", **arguments)
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "sentence"),
+    ("name", "arguments", "sentence"),
     [
         ("noise", {"methods": ["mixed"]}, "noise can be run with bloop, but not with mixed"),
         ("noise", {"rhos": (0.1,)}, "rho has no effect on noise with bloop: leave it out"),
@@ -162,9 +165,9 @@ def test_a_bad_grid_is_one_sentence(given, sentence):
         ("translation", {"settings": {"length": "1"}}, "buckets must be at most the length, but got 2 and 1"),
     ],
 )
-def test_what_a_problem_cannot_run_is_one_sentence(name, given, sentence):
+def test_a_grid_that_a_problem_cannot_run_is_one_sentence(name, arguments, sentence):
     with pytest.raises(UserError, match=re.escape(sentence)):
-        specs(problem(name), "demo", **given)
+        specs(problem(name), "demo", **arguments)
 
 
 def test_an_unknown_problem_or_scale_names_the_nearest():

@@ -26,7 +26,7 @@ class Settings:
 
 
 def test_text_takes_the_type_of_its_field():
-    given = {
+    changes = {
         "epochs": "5",
         "warmup": "0",
         "rate": "1e-3",
@@ -36,7 +36,7 @@ def test_text_takes_the_type_of_its_field():
         "blocks": "3,4",
         "split": "test",
     }
-    changed = override(Settings(), given, "toy")
+    changed = override(Settings(), changes, "toy")
     expected = Settings(epochs=5, warmup=0, rate=1e-3, sharded=True, data="foo", size=8, blocks="3,4", split="test")
     assert changed == expected
     assert type(changed.rate) is float

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from gradsurgery.lab.errors import UserError
 
 
-def allowance(text: str) -> tuple[float, bool]:
-    """``2%`` as (0.02, relative), or ``0.01`` as (0.01, absolute)."""
+def parse_allowance(text: str) -> tuple[float, bool]:
+    """``--allow``: the amount, and whether it is a difference of losses rather than a fraction of main alone.
+
+    Example:
+        >>> parse_allowance("2%"), parse_allowance("0.01")
+        ((0.02, False), (0.01, True))
+    """
     try:
         allow = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -17,17 +22,17 @@ def allowance(text: str) -> tuple[float, bool]:
     return allow, not text.endswith("%")
 
 
-def workers(text: str) -> int:
+def parse_workers(text: str) -> int:
     """``--workers``."""
     return _whole_number("the number of workers", text, least=0)
 
 
-def cores(text: str) -> int:
+def parse_cores(text: str) -> int:
     """``--cores-per-run``."""
     return _whole_number("the number of cores per run", text, least=1)
 
 
-def gpus(text: str) -> int:
+def parse_gpus(text: str) -> int:
     """``--gpus-per-run``."""
     return _whole_number("the number of GPUs per run", text, least=0)
 
@@ -38,7 +43,7 @@ def _whole_number(meaning: str, text: str, least: int) -> int:
     return int(text)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """``--checkpoint-every``."""
     try:
         seconds = float(text)

@@ -11,7 +11,7 @@ from rich.console import Console
 from gradsurgery.lab.arguments import parse_settings
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import FailedRunsError, UserError, unknown
-from gradsurgery.lab.grid import numbers, parse_lams, specs
+from gradsurgery.lab.grid import parse_lams, parse_numbers, specs
 from gradsurgery.lab.listing import print_problem, print_problems
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import PROBLEMS, installed_problems, problem
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         methods=[_method(options.method)],
         lams=lams.values,
         relative=lams.relative,
-        rhos=None if options.rho is None else numbers(options.rho),
-        seeds=numbers(options.seed),
+        rhos=None if options.rho is None else parse_numbers(options.rho),
+        seeds=parse_numbers(options.seed),
         settings=parse_settings(options.set),
     )
     if len(runs) != 1:
@@ -69,8 +69,8 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         methods=None if options.methods is None else [_method(name) for name in _split(options.methods)],
         lams=lams.values,
         relative=lams.relative,
-        rhos=None if options.rhos is None else numbers(options.rhos),
-        seeds=None if options.seeds is None else numbers(options.seeds),
+        rhos=None if options.rhos is None else parse_numbers(options.rhos),
+        seeds=None if options.seeds is None else parse_numbers(options.seeds),
         settings=parse_settings(options.set),
         main_alone=True,
     )

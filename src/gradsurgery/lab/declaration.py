@@ -32,7 +32,8 @@ class Task(ABC):
         """Train a run from its start, or from what an interrupted attempt saved in ``run.folder``.
 
         Yields:
-            Rows to record: ``step``, and whatever was measured there. A row for a step that has one replaces it.
+            Rows to record: ``step``, and the metrics measured there. A metric that is yielded again for the same step
+            is replaced.
         """
 
 

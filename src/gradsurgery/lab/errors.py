@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """A mistake of the user. The message says what was expected and what came. Exit code 2 on the command line."""
+    """A mistake of the user. The message says what was expected and what was given. Exit code 2 on the command line."""
 
 
 class FailedRunsError(Exception):

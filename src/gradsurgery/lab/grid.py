@@ -17,13 +17,13 @@ from gradsurgery.lab.settings import override
 _RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
 
 
-def numbers(text: str) -> tuple[float, ...]:
+def parse_numbers(text: str) -> tuple[float, ...]:
     """Parse a comma-separated list of numbers and ranges.
 
     Example:
-        >>> numbers("0,1e-2:1:3log")
+        >>> parse_numbers("0,1e-2:1:3log")
         (0.0, 0.01, 0.1, 1.0)
-        >>> numbers("0:1:5")
+        >>> parse_numbers("0:1:5")
         (0.0, 0.25, 0.5, 0.75, 1.0)
     """
     values: list[float] = []
@@ -69,7 +69,7 @@ def parse_lams(lams: str | Iterable[float] | None, scale: Scale | None = None) -
     relative = lams.startswith("relative:")
     rest = lams.removeprefix("relative:")
     if not rest.startswith("auto"):
-        return Lams(numbers(rest), relative)
+        return Lams(parse_numbers(rest), relative)
     limit = rest.removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
         raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {lams!r}")

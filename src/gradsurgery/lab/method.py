@@ -21,7 +21,7 @@ def register_method(method: type[gs.Method]) -> str:
     return name
 
 
-def own_methods() -> Mapping[str, type[gs.Method]]:
+def registered_methods() -> Mapping[str, type[gs.Method]]:
     """The registered methods, by name."""
     return dict(_registered)
 

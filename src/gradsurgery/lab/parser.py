@@ -127,7 +127,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_problem_argument(recommend)
     recommend.add_argument(
         "--allow",
-        type=arguments.allowance,
+        type=arguments.parse_allowance,
         default=(0.02, False),
         metavar="AMOUNT",
         help="how much worse main may be than with λ = 0: 2%% (default), or a difference of losses such as 0.01",
@@ -175,13 +175,13 @@ def _add_data_argument(parser: Arguments) -> None:
 def _add_worker_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--workers",
-        type=arguments.workers,
+        type=arguments.parse_workers,
         metavar="N",
         help="worker processes (default: one per core or accelerator); 0 trains in this process",
     )
     parser.add_argument(
         "--checkpoint-every",
-        type=arguments.seconds,
+        type=arguments.parse_seconds,
         default=60.0,
         metavar="SECONDS",
         help="time between two checkpoints of a run (default: 60)",
@@ -201,7 +201,7 @@ def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--cores-per-run",
         "--cpus-per-run",
-        type=arguments.cores,
+        type=arguments.parse_cores,
         metavar="N",
         help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
     )
@@ -214,7 +214,7 @@ def _add_training_arguments(parser: argparse.ArgumentParser) -> None:
         help="train on a Ray cluster (default: the one in RAY_ADDRESS, or a local Ray)",
     )
     cluster.add_argument(
-        "--gpus-per-run", type=arguments.gpus, metavar="N", help="GPUs of each run, with --ray (default: 0)"
+        "--gpus-per-run", type=arguments.parse_gpus, metavar="N", help="GPUs of each run, with --ray (default: 0)"
     )
     cluster.add_argument(
         "--process",

@@ -26,7 +26,7 @@ class RunSpec:
     problem: str
     scale: str
     method: str
-    """A name in ``gradsurgery.METHODS``."""
+    """A name in ``gradsurgery.METHODS``, or of a method of your own."""
     lam: float | None
     """None for a method without a weight."""
     rho: float | None

@@ -11,15 +11,15 @@ from gradsurgery.lab.reports.series import SPLITS
 from gradsurgery.lab.reports.tables import swatch
 from gradsurgery.lab.run import RunRecord
 
-SHOWN = (0.01, 0.02, 0.05, 0.1)
-"""The allowances of the table."""
+TABLE_ALLOWANCES = (0.01, 0.02, 0.05, 0.1)
+"""One row of the table for each."""
 _DATA = {"test": "held-out", "train": "training"}
 
 
 def advice_table(records: Sequence[RunRecord]) -> str:
     """The table, or a sentence that says why there is no recommendation; empty for runs without main alone."""
     try:
-        return _table({allow: recommend(records, allow) for allow in SHOWN})
+        return _table({allow: recommend(records, allow) for allow in TABLE_ALLOWANCES})
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return f"<p>No recommendation: {escape(str(error))}.</p>" if has_main_alone else ""

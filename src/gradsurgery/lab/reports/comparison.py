@@ -11,7 +11,7 @@ from gradsurgery.lab.reports.region import Region, shared_region
 from gradsurgery.lab.reports.series import Series, group_runs
 from gradsurgery.lab.run import RunRecord
 
-_POINTS_OF_A_FRONT = 3
+_MIN_POINTS = 3
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,24 @@ def compare(records: Iterable[RunRecord], split: str = "train") -> Comparison:
     out. A method with fewer than three final points per seed has no hypervolume: so few points are not a front.
     """
     groups = [group for group in map(Series.without_unfinished, group_runs(records)) if group.has_losses(split)]
-    with_fronts = [group for group in groups if len(group.final_points(split)) >= _POINTS_OF_A_FRONT * len(group.seeds)]
-    no_verdict = _missing_fronts(groups, with_fronts, split)
+    with_fronts = [group for group in groups if len(group.final_points(split)) >= _MIN_POINTS * len(group.seeds)]
+    no_verdict = _reason_without_fronts(groups, with_fronts, split)
     region = None
     if with_fronts and not no_verdict:
         region = shared_region(groups, with_fronts, split)
-        no_verdict = _degenerate(region)
+        no_verdict = _reason_degenerate(region)
     results = []
     for group in groups:
         rivals = [rival for rival in groups if rival is not group]
         results.append(_result(group, rivals, split, region if group in with_fronts and not no_verdict else None))
     if region and not no_verdict:
-        no_verdict = _disjoint(region, results)
+        no_verdict = _reason_disjoint(region, results)
     if no_verdict:
         results = [replace(result, hypervolume=math.nan, spread=math.nan) for result in results]
     return Comparison(tuple(results), no_verdict)
 
 
-def _missing_fronts(groups: Sequence[Series], with_fronts: Sequence[Series], split: str) -> str:
+def _reason_without_fronts(groups: Sequence[Series], with_fronts: Sequence[Series], split: str) -> str:
     if not groups:
         return ""
     if not any(group.final_points(split) for group in groups):
@@ -74,18 +74,18 @@ def _missing_fronts(groups: Sequence[Series], with_fronts: Sequence[Series], spl
         is_single = len(groups[0].records) == 1
         return "there is only one run" if is_single else f"{groups[0].look.label} is the only method"
     if len(with_fronts) < 2:
-        return f"fewer than two methods have {_POINTS_OF_A_FRONT} final points per seed, the fewest that make a front"
+        return f"fewer than two methods have {_MIN_POINTS} final points per seed, the fewest that make a front"
     return ""
 
 
-def _degenerate(region: Region) -> str:
+def _reason_degenerate(region: Region) -> str:
     for name, losses in (("main", region.main), ("auxiliary", region.aux)):
         if losses.is_degenerate:
             return f"the {name} loss does not vary where the methods overlap"
     return ""
 
 
-def _disjoint(region: Region, results: Sequence[MethodResult]) -> str:
+def _reason_disjoint(region: Region, results: Sequence[MethodResult]) -> str:
     """A hypervolume of 0 is a verdict only for a method that is dominated everywhere, not for one that is elsewhere."""
     for result in results:
         if result.hypervolume == 0 and result.dominated != 1:

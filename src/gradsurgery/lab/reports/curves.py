@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradsurgery.lab.reports.outcomes import hyperparameters
-from gradsurgery.lab.reports.series import SPLITS
+from gradsurgery.lab.reports.series import LOSSES
 from gradsurgery.lab.run import Metrics, RunRecord
 
-LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
 DIAGNOSTICS = ("surgery/removed", "surgery/conflict")
-WINDOW, LEAST_WINDOW = 0.1, 5
+WINDOW, MIN_WINDOW = 0.1, 5
 """Diagnostics are averaged over this fraction of a run's rows, at least this many: a row may hold a single step."""
-MAX_ROWS, MAX_ROWS_OF_A_RUN = 50_000, 200
+MAX_ROWS, MAX_ROWS_PER_RUN = 50_000, 200
 """Rows on the page, of all runs together and of each."""
 
 
@@ -24,13 +23,13 @@ def curve_data(records: Sequence[RunRecord], runs_on_page: int) -> list[dict[str
         records: the runs.
         runs_on_page: how many runs share the page.
     """
-    most = max(min(MAX_ROWS // runs_on_page, MAX_ROWS_OF_A_RUN), 2)
-    return [_curves(record, most) for record in records if record.status == "done" and record.metrics]
+    max_rows = max(min(MAX_ROWS // runs_on_page, MAX_ROWS_PER_RUN), 2)
+    return [_curves(record, max_rows) for record in records if record.status == "done" and record.metrics]
 
 
-def _curves(record: RunRecord, most: int) -> dict[str, Any]:
+def _curves(record: RunRecord, max_rows: int) -> dict[str, Any]:
     rows, spec = record.metrics, record.spec
-    kept = _spread_evenly(len(rows), most)
+    kept = _spread_evenly(len(rows), max_rows)
     curves: dict[str, Any] = {
         "name": ", ".join([*hyperparameters(spec), f"seed {spec.seed}"]),
         "lam": str(spec.lam),
@@ -41,16 +40,16 @@ def _curves(record: RunRecord, most: int) -> dict[str, Any]:
             curves[name] = [_round(rows[index].get(name, math.nan)) for index in kept]
     for name in DIAGNOSTICS:
         if any(name in row for row in rows):
-            width = max(math.ceil(WINDOW * len(rows)), LEAST_WINDOW)
+            width = max(math.ceil(WINDOW * len(rows)), MIN_WINDOW)
             curves[name] = [_round(_mean(rows[max(index + 1 - width, 0) : index + 1], name)) for index in kept]
     return curves
 
 
-def _spread_evenly(count: int, most: int) -> list[int]:
-    """Indices of at most ``most`` rows, including the first and the last."""
-    if count <= most:
+def _spread_evenly(count: int, max_rows: int) -> list[int]:
+    """Indices of at most ``max_rows`` rows, including the first and the last."""
+    if count <= max_rows:
         return list(range(count))
-    return [round(k * (count - 1) / (most - 1)) for k in range(most)]
+    return [round(k * (count - 1) / (max_rows - 1)) for k in range(max_rows)]
 
 
 def _mean(rows: Iterable[Metrics], name: str) -> float:

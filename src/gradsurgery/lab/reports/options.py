@@ -96,8 +96,8 @@ class Option:
         return f"{name}: main {self.main.describe(absolute=absolute)}, aux {self.aux.describe()}"
 
     @property
-    def doubt(self) -> str:
-        """The caveat for a main that is within the allowance by less than its standard error."""
+    def caveat(self) -> str:
+        """What to add if main is within the allowance by less than its standard error."""
         return "one seed: no verdict" if self.seeds == 1 else f"within the spread of {self.seeds} seeds: no verdict"
 
     def excess(self, *, absolute: bool = False) -> float:
@@ -139,7 +139,7 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
             "a recommendation compares with main alone, but there is no finished run of it: train mixed with λ = 0"
         )
     by_method: dict[str, list[Option]] = {}
-    for spec, by_seed in _by_choice(records, split):
+    for spec, by_seed in _group_by_option(records, split):
         options = by_method.setdefault(spec.method, [])
         pairs = {seed: (end, alone[seed]) for seed, end in by_seed.items() if end and seed in alone}
         if pairs and None not in by_seed.values():
@@ -156,15 +156,15 @@ def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
     return {seed: end for seed, end in ends.items() if end is not None}
 
 
-def _by_choice(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
+def _group_by_option(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
     """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None for a run that diverged."""
-    choices: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
+    groups: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
     for record in records:
         spec = record.spec
         if spec.lam != 0:
-            _, by_seed = choices.setdefault((spec.method, spec.lam, spec.rho, spec.relative), (spec, {}))
+            _, by_seed = groups.setdefault((spec.method, spec.lam, spec.rho, spec.relative), (spec, {}))
             by_seed[spec.seed] = final_point(record, split)
-    return choices.values()
+    return groups.values()
 
 
 def _compare(pairs: Mapping[int, tuple[Point, Point]], loss: int) -> Change:

@@ -4,16 +4,15 @@ import math
 from collections.abc import Sequence
 
 from gradsurgery.lab.reports.looks import number
+from gradsurgery.lab.reports.series import LOSSES
 from gradsurgery.lab.run import RunRecord, RunSpec
 
-_LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
 
-
-def is_diverged(record: RunRecord) -> bool:
+def has_diverged(record: RunRecord) -> bool:
     """True if the run finished with a loss that is NaN or infinite."""
     if record.status != "done" or not record.metrics:
         return False
-    return not all(math.isfinite(record.final[name]) for name in _LOSSES if name in record.final)
+    return not all(math.isfinite(record.final[name]) for name in LOSSES if name in record.final)
 
 
 def outcome_sentences(records: Sequence[RunRecord], missing: int = 0) -> list[str]:
@@ -24,7 +23,7 @@ def outcome_sentences(records: Sequence[RunRecord], missing: int = 0) -> list[st
         missing: how many runs of the grid are not stored at all.
     """
     total = len(records) + missing
-    diverged = [record for record in records if is_diverged(record)]
+    diverged = [record for record in records if has_diverged(record)]
     failed = [record for record in records if record.status == "failed"]
     unfinished = [record for record in records if record.status == "running"]
     sentences = []

@@ -98,7 +98,7 @@ def _recommendation_data(
             "safe_excess": safe if math.isfinite(safe) else None,
             "aux": option.aux.difference,
             "text": option.describe(),
-            "doubt": option.doubt,
+            "caveat": option.caveat,
             "points": {split: [_round(main), _round(aux)] for split, (main, aux) in means.items()},
         }
 

@@ -8,6 +8,6 @@ function chooseOptions(methods, allow) {
     const best = within.reduce((lowest, option) => (lowest && lowest.aux <= option.aux ? lowest : option), null);
     if (!best) return { best, text: beyond };
     const certain = best.safe_excess !== null && best.safe_excess <= allow;
-    return { best, text: certain ? best.text : `${best.text} (${best.doubt})` };
+    return { best, text: certain ? best.text : `${best.text} (${best.caveat})` };
   }).sort((a, b) => (a.best ? a.best.aux : Infinity) - (b.best ? b.best.aux : Infinity) || 0);
 }

@@ -50,14 +50,14 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
     for method, candidates in options.by_method.items():
         within = [option for option in candidates if option.excess(absolute=absolute) <= allow]
         if within:
-            best = min(within, key=_aux)
+            best = min(within, key=_aux_difference)
             certain = best.safe_excess(absolute=absolute) <= allow
-            text = best.describe(absolute=absolute) + ("" if certain else f" ({best.doubt})")
+            text = best.describe(absolute=absolute) + ("" if certain else f" ({best.caveat})")
             recommendations.append(_recommend(best, options.split, certain, text))
         else:
             text = describe_excess(method, candidates, absolute=absolute)
             recommendations.append(Recommendation(method, None, None, False, options.split, 0, None, None, False, text))
-    return sorted(recommendations, key=_aux)
+    return sorted(recommendations, key=_aux_difference)
 
 
 def describe_excess(method: str, candidates: Sequence[Option], *, absolute: bool = False) -> str:
@@ -105,5 +105,5 @@ def _recommend(option: Option, split: str, certain: bool, text: str) -> Recommen
     return Recommendation(*fields, certain, text)
 
 
-def _aux(option: Option | Recommendation) -> float:
+def _aux_difference(option: Option | Recommendation) -> float:
     return math.inf if option.aux is None else option.aux.difference

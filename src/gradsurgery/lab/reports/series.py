@@ -11,6 +11,8 @@ from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 
 SPLITS = ("train", "test")
 """The data that losses are measured on."""
+LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
+"""The names of the losses in a row of metrics."""
 
 Point: TypeAlias = tuple[float, float]
 """The main and the auxiliary loss of a model."""

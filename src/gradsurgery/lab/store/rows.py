@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting, parse_samples
-from gradsurgery.lab.store.sqlite import damaged
+from gradsurgery.lab.store.sqlite import damage_error
 
 _TEXT, _NUMBER = (str,), (int, float)
 
@@ -33,7 +33,7 @@ def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str |
         try:
             records.append(_record(row, logged.fetchall()))
         except ValueError as error:
-            raise damaged(path, f"run {row[0]}: {error}") from error
+            raise damage_error(path, f"run {row[0]}: {error}") from error
     return records
 
 

@@ -73,7 +73,7 @@ def translate_errors(path: Path, patience: float) -> Iterator[None]:
         raise StoreError(_sentence(error, path, patience)) from error
 
 
-def damaged(path: Path, reason: str) -> StoreError:
+def damage_error(path: Path, reason: str) -> StoreError:
     """The error for a file whose content is not what a store writes."""
     return StoreError(
         f"{path} is damaged or not a store ({' '.join(reason.split())}) and was left as it is: restore a backup, save "
@@ -90,7 +90,7 @@ def _check(path: Path, patience: float) -> None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=patience)) as db:
         problem = _pragma(db, "quick_check(1)")
         if problem != "ok":
-            raise damaged(path, problem)
+            raise damage_error(path, problem)
         if _pragma(db, "schema_version") and _pragma(db, "application_id") != _APPLICATION:
             raise StoreError(f"{path} is a database of another program, not a store: choose another path")
         version = _pragma(db, "user_version")
@@ -129,7 +129,7 @@ def _code(error: Exception) -> int:
 def _sentence(error: Exception, path: Path, patience: float) -> str:
     code, number = _code(error) & 0xFF, getattr(error, "errno", None)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return str(damaged(path, str(error)))
+        return str(damage_error(path, str(error)))
     full = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # no space for the file, or for its shared memory
     if _code(error) in full or number in (errno.ENOSPC, errno.EDQUOT):
         return f"no space is left for the store {path}, what it held before is safe: make room, then start again"

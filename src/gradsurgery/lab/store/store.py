@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
-from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damaged, translate_errors
+from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
@@ -50,8 +50,8 @@ class Store:
     Every method is one short transaction: it either succeeds, or changes nothing and raises ``StoreError``.
 
     Args:
-        path: the SQLite file, or a folder that has it as ``store.sqlite``. If it does not exist, the first write
-            creates it, with its folder.
+        path: the SQLite file, or a folder that has it as ``store.sqlite``. If neither exists, the first write creates
+            both: a path without a suffix, such as ``runs``, is the folder, any other the file.
         patience: seconds to wait for other processes that write.
     """
 
@@ -159,7 +159,8 @@ class Store:
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
                 ``gs.relative`` of one.
             seed: the seed.
-            settings: anything else that tells runs apart, such as the learning rate.
+            settings: anything else that tells runs apart, such as the learning rate or ``beta`` of ``gradvac``: of
+                the method, only its name, lam and rho are recorded.
             scale: a name for the size of the problem.
         """
         lam: Any = getattr(method, "lam", None)
@@ -222,7 +223,7 @@ class Store:
         try:
             return parse_object("info", row[0])
         except ValueError as error:
-            raise damaged(self.path, f"run {key}: {error}") from error
+            raise damage_error(self.path, f"run {key}: {error}") from error
 
     def _set(self, db: sqlite3.Connection, key: str, status: str, info: Mapping[str, Setting]) -> None:
         stored = self._info(db, key)

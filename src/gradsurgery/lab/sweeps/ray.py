@@ -54,7 +54,7 @@ def train_on_ray(
         return
     modules = [problem.task, *(method.__module__ for method in options.methods.values())]
     arguments = TaskArguments(collect_sources(modules), pickle_arguments(problem, options))
-    with connected(cluster.address):
+    with connection(cluster.address):
         driver = _Driver(ray.put(arguments), store, options, cluster.gpus_per_run)
         try:
             yield from driver.train(runs)
@@ -206,7 +206,7 @@ class _Driver:
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[None]:
+def connection(address: str | None) -> Iterator[None]:
     """Connect to a cluster, or start a local Ray that ends with the block. A connection that exists is used."""
     if ray.is_initialized():
         yield

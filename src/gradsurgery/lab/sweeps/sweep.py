@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.method import own_methods
+from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps.adaptive import train_adaptively
@@ -60,7 +60,7 @@ def sweep(
     """
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
-    _check_least("the number of GPUs per run", ray and ray.gpus_per_run, 0)
+    _check_least("the number of GPUs per run", ray.gpus_per_run if ray else None, 0)
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
     if ray is not None and workers is not None:
@@ -76,7 +76,7 @@ def sweep(
         data_dir,
         checkpoint_every,
         cores=cores,
-        methods=own_methods(),
+        methods=registered_methods(),
         raise_errors=workers == 0,
     )
     trainer = _choose_trainer(problem, store, options, workers=workers, places=places, ray=ray)
@@ -119,9 +119,9 @@ def _ray_connection(ray: RayOptions | None) -> AbstractContextManager[None]:
     """Keeps one connection to Ray for all stages of an adaptive sweep."""
     if ray is None:
         return nullcontext()
-    from gradsurgery.lab.sweeps.ray import connected  # loads ray
+    from gradsurgery.lab.sweeps.ray import connection  # loads ray
 
-    return connected(ray.address)
+    return connection(ray.address)
 
 
 def _train_missing(
@@ -131,7 +131,7 @@ def _train_missing(
     runs = list({run.key: run for run in runs}.values())
     listener.sweep_started(len(runs))
     missing = {run.key: run for run in runs}
-    stored = _stored(store, runs)
+    stored = _stored_records(store, runs)
     for record in stored:
         if record.status == "done":
             listener.run_done(missing.pop(record.spec.key), record.final, trained=False)
@@ -145,14 +145,14 @@ def _train_missing(
             _report(event, listener)
             if not isinstance(event, Advanced):
                 missing.pop(event.run.key)
-    records = _stored(store, runs)
+    records = _stored_records(store, runs)
     for record in records:
         if record.spec.key in missing and record.status == "done":  # another sweep has trained it
             listener.run_done(record.spec, record.final, trained=False)
     return records
 
 
-def _stored(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
+def _stored_records(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
     return [record for run in runs if (record := store.get(run.key))]
 
 

@@ -49,7 +49,7 @@ def train_in_workers(
     for worker in range(len(places)):
         first = worker * len(runs) // len(places)
         arguments.append(pickle_arguments(problem, [*runs[first:], *runs[:first]], options))
-    with _started(arguments, store_path, places) as workers:
+    with _start_workers(arguments, store_path, places) as workers:
         while workers:
             for pipe in workers.keys() & set(wait(list(workers))):
                 try:
@@ -75,7 +75,7 @@ def pickle_arguments(*arguments: Any) -> bytes:
 
 
 @contextmanager
-def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Place]) -> Iterator[Workers]:
+def _start_workers(arguments: Sequence[bytes], store_path: Path, places: Sequence[Place]) -> Iterator[Workers]:
     """Start workers. At the end stop those that still train: their runs continue from a checkpoint next time."""
     context = multiprocessing.get_context("spawn")  # jax does not survive a fork
     workers: Workers = {}
@@ -83,7 +83,7 @@ def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Plac
         for worker_arguments, place in zip(arguments, places, strict=True):
             pipe, child_pipe = context.Pipe(duplex=False)
             process = context.Process(target=train_in_child, args=(child_pipe, worker_arguments, store_path))
-            with limit_children(place), _hidden_main_module():
+            with limit_children(place), _hide_main_module():
                 process.start()
             workers[pipe] = process
             child_pipe.close()  # only the child's copy stays open, so its exit closes the pipe
@@ -96,7 +96,7 @@ def _started(arguments: Sequence[bytes], store_path: Path, places: Sequence[Plac
 
 
 @contextmanager
-def _hidden_main_module() -> Iterator[None]:
+def _hide_main_module() -> Iterator[None]:
     """Keep a worker from running the user's script again: everything it needs is pickled by value."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
