@@ -26,7 +26,7 @@ def accumulate(
 ) -> optax.GradientTransformationExtraArgs:
     """Update ``inner`` once in ``every`` calls, with the means of main's and of the auxiliary gradients.
 
-    The other calls return zero updates. Use this in place of ``optax.MultiSteps``, which would pass on the auxiliary
+    The other calls return zero updates. Use this instead of ``optax.MultiSteps``, which passes on the auxiliary
     gradients of the last micro-batch only; ``surgery`` raises inside it.
 
     As in ``optax.MultiSteps``, ``inner`` gets means in the types of the gradients, and its state keeps the types that
@@ -53,7 +53,7 @@ def accumulate(
 
     def init(params: Tree) -> AccumulationState:
         check_parameters(params)
-        # each mean has buffers of its own: jit does not donate a buffer twice
+        # separate buffers: jit refuses to donate the same one twice
         means = tuple(
             jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params) for _ in range(1 + aux_count)
         )

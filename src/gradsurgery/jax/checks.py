@@ -1,4 +1,4 @@
-"""Checks of what callers pass in, at trace time: one sentence with what was expected and what came."""
+"""Checks of arguments at trace time. Each error says in one sentence what was expected and what was passed."""
 
 import sys
 from types import FrameType
@@ -90,7 +90,7 @@ def _same_structure(tree: Tree, other: Tree) -> bool:
 
 
 def _structure_error(main: Tree, tree: Tree, name: str) -> str:
-    if _masks(main) and not _masks(tree):
+    if _has_masks(main) and not _has_masks(tree):
         return (
             f"{name} has the tree structure of main's gradients, but only main is masked: "
             "pass mask_compatible_extra_args=True to optax.masked, optax.partition or optax.multi_transform"
@@ -101,7 +101,7 @@ def _structure_error(main: Tree, tree: Tree, name: str) -> str:
     )
 
 
-def _masks(tree: Tree) -> bool:
+def _has_masks(tree: Tree) -> bool:
     """Whether optax has masked part of a pytree."""
     nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
     return any(isinstance(node, optax.MaskedNode) for node in nodes)

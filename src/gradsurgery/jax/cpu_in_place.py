@@ -5,7 +5,7 @@ the averages are updated first, and the direction is formed from the new ones:
 
     old average = (new average - take * gradient) / keep
 
-This loses digits where the old average is short beside its gradient, and it is impossible in the first step (keep = 0).
+This loses digits if the old average is much shorter than its gradient, and is impossible in the first step (keep = 0).
 Such a step forms the direction first, inside a while loop of at most one turn, because XLA orders reads before in-place
 writes there.
 
@@ -30,7 +30,7 @@ from gradsurgery.scalar import Scalar
 def combine_and_update(
     weights: Sequence[Scalar | None], keep: Scalar, take: Scalar, gradients: Trees, averages: Trees
 ) -> tuple[Tree, Trees]:
-    """As ``tree.combine_and_update``, which runs on other devices and if no average is part of the direction."""
+    """Like ``tree.combine_and_update``, which it calls on other devices and if the direction contains no average."""
     # the old average is recovered by the very numbers that updated it, so round them first
     keep, take = (jnp.asarray(number, scalar_type(gradients[0])) for number in (keep, take))
     if all(weight is None for weight in weights[len(gradients) :]):
@@ -49,12 +49,12 @@ def _in_place(
     numbers = [0.0 if weight is None else weight for weight in weights]
     of_gradients, of_averages = numbers[: len(gradients)], numbers[len(gradients) :]
 
-    # recovering an average would give its gradient a larger weight than its own: digits would cancel
+    # recovering an average subtracts b take / keep from its gradient's weight a: digits cancel unless that is below |a|
     cancels = (abs(b) * take >= keep * abs(a) for a, b in zip(of_gradients, of_averages, strict=False))
     direction_first = reduce(or_, cancels)
     of_new = [weight / keep for weight in of_averages]
     update_first = [*(a - take * b for a, b in zip_longest(of_gradients, of_new, fillvalue=0.0)), *of_new]
-    # the loop replaces the last gradient by its own and all averages' part of the direction
+    # the loop replaces the last gradient by the part of the direction that comes from it and from all averages
     after_loop = [*of_gradients[:-1], 1.0, *(0.0 for _ in of_averages)]
     final = [jnp.where(direction_first, a, b) for a, b in zip(after_loop, update_first, strict=True)]
 
@@ -84,5 +84,5 @@ def _in_place(
 
 @_in_place.defjvp
 def _in_place_jvp(primals: Any, tangents: Any) -> Any:
-    """The plain pass's: a while loop has no reverse mode, and derivatives need the digits that recovering loses."""
+    """The JVP of the plain pass: a while loop has no reverse mode, and recovered averages have too few digits."""
     return jax.jvp(tree.combine_and_update, primals, tangents)

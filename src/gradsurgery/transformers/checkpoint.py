@@ -35,8 +35,9 @@ def load_checkpoint(
     missing = [file.name for file in (surgery_file, aux_file) if not file.exists()]
     if missing:
         warnings.warn(
-            f"the checkpoint {folder} has no {' and no '.join(missing)}, so it was not saved by SurgeryTrainer with as "
-            "many processes: what is missing starts anew (averages at zero, the auxiliary loader at its first batch)",
+            f"the checkpoint {folder} has no {' and no '.join(missing)}, so it was not saved by SurgeryTrainer with "
+            "this number of processes: what is missing starts from scratch (averages at zero, the auxiliary loader at "
+            "its first batch)",
             stacklevel=2,
         )
     if surgery_file.exists():

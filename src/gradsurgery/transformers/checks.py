@@ -1,4 +1,4 @@
-"""Checks of what ``SurgeryTrainer`` is given: each mistake gets one sentence, before training starts."""
+"""Checks of the arguments and the setup of ``SurgeryTrainer``, before training starts."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gradsurgery.method import Method
 
 
 def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_batch_size: Any) -> None:
-    """Raise unless there is one method for one auxiliary loss."""
+    """Raise unless the arguments specify a method and exactly one auxiliary loss."""
     if not isinstance(method, Method):
         raise TypeError(f"SurgeryTrainer takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
     if method.aux_count not in (None, 1):

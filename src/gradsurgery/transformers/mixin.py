@@ -20,7 +20,7 @@ from gradsurgery.transformers.log_window import LogWindow
 from gradsurgery.transformers.random_stream import RandomStream
 
 _DATA_SEED, _FORWARD_SEED = 1_000_003, 2_000_003
-"""Added to ``args.seed``; far from it, as loaders add the number of the epoch to theirs."""
+"""Added to ``args.seed``; large, because loaders add the epoch to their seed."""
 
 if TYPE_CHECKING:
     _Base = Trainer
@@ -29,7 +29,7 @@ else:
 
 
 class SurgeryMixin(_Base):
-    """What ``SurgeryTrainer`` adds to ``Trainer``, for other subclasses of it: put it first.
+    """What ``SurgeryTrainer`` adds to ``Trainer``, for its other subclasses. Put it first among the bases.
 
         class SurgerySFTTrainer(SurgeryMixin, SFTTrainer): ...
 
@@ -43,7 +43,7 @@ class SurgeryMixin(_Base):
     """The surgery, from the start of ``train`` on."""
     _aux_batches: AuxBatches | None
     _aux_pending: list[dict[str, Any]]
-    """The auxiliary micro-batches that are left of this step."""
+    """The auxiliary micro-batches of this step that are still to come."""
     _aux_items: Tensor | int | None
     """The number of items in the auxiliary micro-batches of this step."""
     _outputs: Any
@@ -65,7 +65,7 @@ class SurgeryMixin(_Base):
         self.aux_dataset, self.aux_eval_dataset, self.aux_batch_size = aux_dataset, aux_eval_dataset, aux_batch_size
         self.compute_aux_loss = None if compute_aux_loss is None else AuxLossFunction(compute_aux_loss)
         self._resume_from: str | None = None
-        self._evaluates_aux = False
+        self._evaluating_aux = False
         super().__init__(*args, **kwargs)
         check_setup(self)
         self._forward_stream = RandomStream(self.args.seed + _FORWARD_SEED, self.args.device)
@@ -91,8 +91,8 @@ class SurgeryMixin(_Base):
         """Gather the gradients of both losses; in the last micro-batch of a step, leave the direction in ``.grad``."""
         losses: dict[str, Tensor] = {}
         aux_inputs, aux_items = self._next_aux_batch() if self._aux_batches else (inputs, num_items_in_batch)
-        main = partial(self._recorded, losses, "main_loss", partial(self._main_loss, model, inputs, num_items_in_batch))
-        aux = partial(self._recorded, losses, "aux_loss", partial(self._aux_loss, model, aux_inputs, aux_items))
+        main = partial(self._record, losses, "main_loss", partial(self._main_loss, model, inputs, num_items_in_batch))
+        aux = partial(self._record, losses, "aux_loss", partial(self._aux_loss, model, aux_inputs, aux_items))
         if self._shares_forward:
             self.surgery.backward(main(), aux())
         else:
@@ -114,11 +114,11 @@ class SurgeryMixin(_Base):
     ) -> Any:
         """The main loss; the outputs are kept if ``compute_aux_loss`` takes them."""
         function = self.compute_aux_loss
-        if function is None or not (self._evaluates_aux or function.takes_outputs):
+        if function is None or not (self._evaluating_aux or function.takes_outputs):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         loss, outputs = super().compute_loss(model, dict(inputs), True, num_items_in_batch)
         self._outputs = outputs
-        if self._evaluates_aux:
+        if self._evaluating_aux:
             loss = self._call_aux_function(function, model, inputs, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
@@ -165,7 +165,7 @@ class SurgeryMixin(_Base):
     ) -> Tensor:
         loss = function(model, inputs, self._outputs, num_items)
         if function.takes_num_items and num_items is not None and self.args.average_tokens_across_devices:
-            loss = loss * self.accelerator.num_processes  # num_items counts those of all, and DDP averages
+            loss = loss * self.accelerator.num_processes  # num_items is over all processes, and DDP averages
         return loss
 
     def _trainer_loss(self, model: nn.Module, inputs: dict[str, Any], num_items: Tensor | int | None) -> Tensor:
@@ -189,14 +189,14 @@ class SurgeryMixin(_Base):
         finally:
             del self.accelerator.backward
 
-    def _recorded(self, losses: dict[str, Tensor], name: str, compute: Callable[[], Tensor]) -> Tensor:
-        """Compute a loss, keep its value for the log, and scale it for float16."""
+    def _record(self, losses: dict[str, Tensor], name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Compute a loss, record its value for the log, and scale it for float16."""
         loss = compute()
         losses[name] = loss.detach()
         return loss if self.accelerator.scaler is None else self.accelerator.scaler.scale(loss)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log; beside ``loss``, both losses and the surgery's diagnostics, averaged over the same steps."""
+        """Log; with ``loss``, add both losses and the surgery's diagnostics, averaged over the same steps."""
         if "loss" in logs:
             logs |= self._window.means(self.accelerator)
         super().log(logs, start_time)
@@ -209,10 +209,10 @@ class SurgeryMixin(_Base):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """Evaluate; on ``aux_eval_dataset`` too, whose loss is ``eval_aux_loss``."""
+        """Evaluate; on ``aux_eval_dataset`` too, reporting its loss as ``eval_aux_loss``."""
         output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
         if self.aux_eval_dataset is not None and description == "Evaluation":
-            self._evaluates_aux = True
+            self._evaluating_aux = True
             try:
                 with self._forward_stream:
                     # not get_eval_dataloader, which returns a cached loader if workers are persistent
@@ -224,7 +224,7 @@ class SurgeryMixin(_Base):
                         metric_key_prefix=f"{metric_key_prefix}_aux",
                     )
             finally:
-                self._evaluates_aux = False
+                self._evaluating_aux = False
             name = f"{metric_key_prefix}_aux_loss"
             output.metrics[name] = aux.metrics[name]  # type: ignore[index]
         self._outputs = None  # frees the last batch's

@@ -19,14 +19,14 @@ class SurgeryTrainer(SurgeryMixin, Trainer):
     Args:
         *args: those of ``Trainer``.
         method: for example ``gradsurgery.bloop(lam=0.1)``; one that takes a single auxiliary loss.
-        aux_dataset: its loss, computed by ``compute_loss`` as the main loss is, is the auxiliary loss. It is shuffled
-            and repeated independently of ``train_dataset``.
+        aux_dataset: the auxiliary loss is that of ``compute_loss`` on this dataset. It is shuffled and repeated
+            independently of ``train_dataset``.
         compute_aux_loss: instead of ``aux_dataset``, a function of ``(model, inputs)`` with the training batch. With a
             parameter ``outputs`` it gets the outputs of the main loss's forward pass, which saves a second one
-            (except under DistributedDataParallel, which needs a forward pass for each backward pass). Its mean over
-            micro-batches counts; with a parameter ``num_items_in_batch`` it gets the number of items (tokens) in the
-            micro-batches of a step, and their sum counts: divide by it.
-        aux_batch_size: for each device, as ``per_device_train_batch_size``, which is the default.
+            (except under DistributedDataParallel, which needs a forward pass for each backward pass). Its values are
+            averaged over micro-batches. With a parameter ``num_items_in_batch`` it gets the number of items (tokens)
+            in all micro-batches of a step, and its values are summed instead: divide by that number.
+        aux_batch_size: the batch size of ``aux_dataset`` on each device; by default ``per_device_train_batch_size``.
         aux_eval_dataset: ``evaluate`` reports the auxiliary loss on it as ``eval_aux_loss``.
         **kwargs: those of ``Trainer``.
     """
