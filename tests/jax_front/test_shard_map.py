@@ -57,7 +57,7 @@ def draw(count, names):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "aux_count"),
-    [ALL[name] for name in ("bloop", "bloop two levels", "pcgrad average", "gradvac", "mixed two")],
+    [ALL[name] for name in ("bloop two levels", "gradvac", "mixed two")],
 )
 def test_sharded_parameters_give_the_single_device_result(method, aux_count):
     gradients = draw(1 + aux_count, SHAPES)

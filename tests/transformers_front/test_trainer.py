@@ -163,10 +163,10 @@ def test_losses_scaled_for_float16_train_like_float32(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's own
-def test_a_compiled_model_trains_like_an_eager_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))  # those of another CPU may be cached
+def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
+    """Dynamo and AOTAutograd trace the model; Inductor's kernels would take a minute to build and test only PyTorch."""
     options = {"optim": "sgd", "max_steps": 3}
-    compiled = trained(surgical(tmp_path, gpt2(dropout=0), torch_compile=True, **options))
+    compiled = trained(surgical(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
     compiled = {name.removeprefix("_orig_mod."): parameter for name, parameter in compiled.items()}
     assert distance(compiled, trained(surgical(tmp_path, gpt2(dropout=0), **options))) < 1e-4
 
