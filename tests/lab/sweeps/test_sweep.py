@@ -116,8 +116,10 @@ def test_a_run_that_continues_on_other_cores_says_so(tmp_path):
     with sqlite3.connect(tmp_path / "store.sqlite") as db:
         db.execute("UPDATE runs SET info = '{\"cores\": 64}'")
     db.close()
+    with pytest.raises(Interrupted):
+        run_sweep(tmp_path, runs, Interrupter(1), workers=0)
     (record,) = run_sweep(tmp_path, runs, workers=0)
-    assert record.info["cores"] == f"64, then {len(available_cores())}"
+    assert record.info["cores"] == f"64, then {len(available_cores())}", "and the same again is no change"
 
 
 def test_a_damaged_checkpoint_costs_only_time(tmp_path, caplog):

@@ -163,7 +163,7 @@ def lam_ticks(lams: Iterable[float | None], room: int = 4) -> dict[float, str]:
     if len(shown) <= 5 or len(powers) < 2:
         return {lam: number(lam) for lam in shown}
     step = 1 if len(powers) <= room else 2
-    text = power_of_ten if shown[-1] and min(powers) < 1e-3 else lambda power: number(10.0**power)
+    text = power_of_ten if min(powers) < 1e-3 else lambda power: number(10.0**power)
     last = max(powers.values())
     texts = {lam: text(power) for lam, power in powers.items() if (last - power) % step == 0}
     return {lam: texts.get(lam, "" if lam else "0") for lam in shown}

@@ -19,14 +19,14 @@ def run_folder(spec: RunSpec, options: TrainingOptions) -> Path:
 
 
 def record_start(spec: RunSpec, store: Store, options: TrainingOptions, environment: dict[str, Setting]) -> None:
-    """Mark a run as running. If it continues on another number of cores, its record says so."""
+    """Mark a run as running. If it continues on other cores, ``info["cores"]`` lists both numbers: ``1, then 2``."""
     interrupted = store.get(spec.key)
     store.begin(spec, environment)
     folder = run_folder(spec, options)
     if interrupted and folder.is_dir() and any(folder.iterdir()):
-        cores = interrupted.info.get("cores", "unknown")
-        if cores != options.cores:
-            store.begin(spec, {"cores": f"{cores}, then {options.cores}"})
+        history, now = str(interrupted.info.get("cores", "unknown")).split(", then "), str(options.cores)
+        if history != [now]:
+            store.begin(spec, {"cores": ", then ".join(history if history[-1] == now else [*history, now])})
 
 
 def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Callable[[], None] | None = None) -> Run:
