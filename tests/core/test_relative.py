@@ -14,7 +14,7 @@ HISTORY = np.random.default_rng(0).normal(size=(4, 2, 5))
 
 @pytest.mark.parametrize("rho", [None, 0.1])
 @pytest.mark.parametrize("constructor", CONSTRUCTORS)
-def test_a_step_is_that_of_the_plain_weight(constructor, rho):
+def test_a_step_equals_one_with_the_plain_weight(constructor, rho):
     options = {} if constructor is gs.mixed else {"rho": rho}
     relative = gs.Reference(constructor(lam=gs.relative(0.3), **options))
     lams = [0.3 * norm(main) / norm(aux) for main, aux in HISTORY]
@@ -31,7 +31,7 @@ def test_the_scale_of_aux_drops_out(constructor, scale):
         assert_allclose(scaled(main, scale * aux), step(main, aux), rtol=1e-12)
 
 
-def test_each_level_has_a_weight_of_its_own():
+def test_each_level_may_have_its_own_weight():
     main, aux, aux2 = np.random.default_rng(0).normal(size=(3, 5))
     step = gs.Reference(gs.mixed(lam=(gs.relative(0.5), 0.1)))
     assert_allclose(step(main, aux, aux2), main + 0.5 * norm(main) / norm(aux) * aux + 0.1 * aux2)
@@ -52,7 +52,7 @@ def test_a_zero_gradient_gives_a_finite_step(constructor):
     assert_allclose(step(zero, zero), zero)
 
 
-def test_a_schedule_inside():
+def test_the_ratio_may_be_a_schedule():
     step = gs.Reference(gs.mixed(lam=gs.relative(lambda step: 0.5 * step)))
     assert_allclose(step([3.0, 4.0], [0.0, 1.0]), [3.0, 4.0])
     assert_allclose(step([3.0, 4.0], [0.0, 1.0]), [3.0, 6.5])
@@ -64,7 +64,7 @@ def test_nan_is_unsound_and_not_an_error():
     assert np.isfinite(step([1.0, 1.0], [1.0, 2.0])).all()
 
 
-def test_it_costs_the_squares_that_the_method_does_not_compute():
+def test_relative_adds_the_squared_lengths_that_the_method_does_not_compute():
     def extra(method):
         relative = type(method)(**{**vars(method), "lam": gs.relative(0.3)})
         return set(required_products(relative, 1)) - set(required_products(method, 1))
@@ -85,7 +85,7 @@ def test_removed_is_relative_to_the_weighed_aux():
     assert_allclose(step.diagnostics()["weight_aux"], 0.3 * norm(main) / norm(1e6 * aux))
 
 
-def test_it_is_a_readable_value():
+def test_repr_and_equality():
     assert repr(gs.bloop(lam=gs.relative(0.3))) == "bloop(lam=relative(0.3), rho=0.01)"
     assert repr(gs.bloop(lam=(gs.relative(1), 0.1))) == "bloop(lam=(relative(1.0), 0.1), rho=0.01)"
     assert gs.mixed(lam=gs.relative(0.5)) == gs.mixed(lam=gs.relative(np.float32(0.5)))

@@ -40,9 +40,9 @@ def clear_compiled_functions():
     jax.clear_caches()
 
 
-def on_an_accelerator(monkeypatch):
+def pretend_accelerator(monkeypatch):
     jax.clear_caches()
-    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *given, cpu, default: default(*given))
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cpu, default: default(*args))
 
 
 def assert_as_reference(method, gradients):
@@ -89,16 +89,17 @@ def test_a_bfloat16_aux_costs_main_no_digits():
 
 
 def test_the_pass_for_accelerators_gives_the_same(monkeypatch):
-    """The third step is unsound; in the fifth the average is short beside its gradient."""
+    """The third step is unsound; in the fifth the average is much shorter than its gradient."""
     gradients, tx = history(faded=[4]), gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
     gradients[2, 0, 0] = np.nan
-    here = run(tx, gradients)
-    on_an_accelerator(monkeypatch)
-    for on_cpu, elsewhere in zip(here, run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gradients), strict=True):
-        for result, expected in zip(on_cpu, elsewhere, strict=True):
+    on_cpu = run(tx, gradients)
+    pretend_accelerator(monkeypatch)
+    on_accelerator = run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gradients)
+    for results, expected_results in zip(on_cpu, on_accelerator, strict=True):
+        for result, expected in zip(results, expected_results, strict=True):
             assert_allclose(result, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
-    assert np.isnan(here[2][0]).all()
-    assert_array_equal(here[2][1], here[1][1])
+    assert np.isnan(on_cpu[2][0]).all()
+    assert_array_equal(on_cpu[2][1], on_cpu[1][1])
 
 
 @pytest.mark.slow
@@ -123,9 +124,9 @@ def test_training_can_be_differentiated(mode, monkeypatch):
             for scale in (1.0, 1e6)
         ]
 
-    here = derivatives()
-    on_an_accelerator(monkeypatch)
-    for derivative, expected in zip(jax.tree.leaves(here), jax.tree.leaves(derivatives()), strict=True):
+    on_cpu = derivatives()
+    pretend_accelerator(monkeypatch)
+    for derivative, expected in zip(jax.tree.leaves(on_cpu), jax.tree.leaves(derivatives()), strict=True):
         assert_allclose(derivative, expected, rtol=1e-4, atol=1e-5 * jnp.abs(expected).max())
 
 
@@ -163,14 +164,14 @@ def test_averages_are_recovered_by_the_rounded_numbers_that_updated_them():
 
 
 def test_under_shard_map_gradients_may_differ_where_the_state_does_not():
-    devices = jax.sharding.Mesh(jax.devices(), "x")
+    mesh = jax.sharding.Mesh(jax.devices(), "x")
     tx = gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
-    whole, parts = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("x")
+    replicated, sharded = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("x")
 
     @jax.jit
-    @partial(jax.shard_map, mesh=devices, in_specs=(whole, parts, parts), out_specs=parts)
-    def own(state, main, aux):
+    @partial(jax.shard_map, mesh=mesh, in_specs=(replicated, sharded, sharded), out_specs=sharded)
+    def update(state, main, aux):
         return tx.update(main, state, aux=aux)[0]
 
     main, aux = jax.random.normal(jax.random.key(0), (2, 4 * len(jax.devices())))
-    assert_allclose(own(tx.init(jnp.zeros(4)), main, aux), main + 0.5 * aux, rtol=1e-6)
+    assert_allclose(update(tx.init(jnp.zeros(4)), main, aux), main + 0.5 * aux, rtol=1e-6)

@@ -57,7 +57,7 @@ every_method = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class everything(gs.Method):
-    """Uses every vector there is: main, aux and the averages of both."""
+    """Uses every vector: main, aux and the averages of both."""
 
     rho: float = 0.3
 

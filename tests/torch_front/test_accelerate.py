@@ -46,14 +46,14 @@ def fresh_accelerate():
     reset_accelerate()
 
 
-def make_accelerated(precision="no", scaler=None, given=True, parts=PARTS):
+def make_accelerated(precision="no", scaler=None, pass_accelerator=True, parts=PARTS):
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=parts, mixed_precision=precision)
     accelerator.scaler = scaler
     plain = make_model()
     model, optimiser = accelerator.prepare(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9))
     if scaler is not None:  # what Accelerate sets up on a GPU for fp16, without its rounding
         accelerator.native_amp, accelerator.state._mixed_precision = True, "fp16"
-    surgery = gst.Surgery(model.parameters(), METHOD, accelerator=accelerator if given else None)
+    surgery = gst.Surgery(model.parameters(), METHOD, accelerator=accelerator if pass_accelerator else None)
     surgery.attach(optimiser)
     return accelerator, model, optimiser, surgery
 
@@ -107,7 +107,7 @@ def test_bfloat16_comes_close_to_the_large_batch():
 
 def test_without_the_accelerator_an_early_apply_is_refused():
     with pytest.raises(RuntimeError, match=r"before the last micro-batch: .* Surgery\(..., accelerator=accelerator\)"):
-        train(make_accelerated(given=False))
+        train(make_accelerated(pass_accelerator=False))
 
 
 def test_a_forgotten_apply_is_refused():

@@ -47,7 +47,7 @@ def losses(parameters, count):
 ], ids=["bloop", "bloop two levels", "mixed", "pcgrad"])  # fmt: skip
 def test_apply_needs_no_memory_beyond_gradients_and_averages(method, gradients, averages):
     parameters = [Parameter(torch.ones(size)) for size in SIZES]
-    whole = 4 * sum(SIZES)
+    total_bytes = 4 * sum(SIZES)
     surgery = gst.Surgery(parameters, method)
     for step in range(2):
         for parameter in parameters:
@@ -57,19 +57,19 @@ def test_apply_needs_no_memory_beyond_gradients_and_averages(method, gradients, 
             surgery.apply()
         new = averages if step == 0 else 0  # the first step allocates the averages
         spare = 1 << 16  # scalars and merged blocks
-        assert counted.peak <= new * whole + spare, (counted.peak / whole, step)
+        assert counted.peak <= new * total_bytes + spare, (counted.peak / total_bytes, step)
 
 
 def test_a_whole_step_holds_one_gradient_for_each_loss():
     parameters = [Parameter(torch.ones(size)) for size in SIZES]
-    whole = 4 * sum(SIZES)
+    total_bytes = 4 * sum(SIZES)
     surgery = gst.Surgery(parameters, gs.bloop(lam=(0.5, 0.1)))
     with Allocations() as gathering:
         surgery.backward(*losses(parameters, 3))
     with Allocations() as applying:
         surgery.apply()
-    assert gathering.live == pytest.approx(3 * whole, rel=0.01)
-    assert gathering.live + applying.live == pytest.approx(3 * whole, rel=0.01)  # the direction and two averages
+    assert gathering.live == pytest.approx(3 * total_bytes, rel=0.01)
+    assert gathering.live + applying.live == pytest.approx(3 * total_bytes, rel=0.01)  # the direction and two averages
 
 
 DEVICE_METHODS = {

@@ -124,8 +124,8 @@ def test_tiny_gradients_are_projected_as_any_other(scale, rho, compiled):
 @eager_and_compiled
 @pytest.mark.parametrize("scale", [1e-19, 1e-20, 1e-21, 1e-22, 1e-25])
 def test_where_squares_underflow_nothing_is_rejected(scale, compiled):
-    whole = float((MAIN + AUX) @ MAIN / ((MAIN + AUX).norm() * MAIN.norm()))
-    assert part_left(scale, 0.01, compiled) == pytest.approx(whole, rel=1e-4)
+    unprojected = float((MAIN + AUX) @ MAIN / ((MAIN + AUX).norm() * MAIN.norm()))
+    assert part_left(scale, 0.01, compiled) == pytest.approx(unprojected, rel=1e-4)
 
 
 @eager_and_compiled

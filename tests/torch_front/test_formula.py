@@ -1,4 +1,4 @@
-"""Methods at work: formulas and schedules that users write, methods that change, and diagnostics."""
+"""Formulas and schedules that users write, methods replaced during training, and diagnostics."""
 
 import math
 import pickle

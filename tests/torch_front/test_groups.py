@@ -1,4 +1,4 @@
-"""Groups of parameters with methods of their own."""
+"""Groups of parameters, each with its own method."""
 
 import copy
 
@@ -117,7 +117,7 @@ def test_an_unsound_group_makes_the_whole_step_unsound():
         assert_equal_states({**actual, "steps": 1}, expected)
 
 
-def test_a_group_that_no_loss_reaches_waits():
+def test_a_group_that_no_loss_reaches_gets_no_gradient():
     first, second = Parameter(torch.ones(2)), Parameter(torch.ones(2))
     surgery = gst.Surgery([{"params": second, "method": gs.bloop(lam=0.5)}, first], gs.bloop(lam=0.5))
     surgery.backward(first.sum(), first.sum())
@@ -126,23 +126,25 @@ def test_a_group_that_no_loss_reaches_waits():
     torch.testing.assert_close(first.grad, torch.full((2,), 1.5))
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["shared method", "method of its own"])
-def test_a_group_may_be_added_during_training(own):
+@pytest.mark.parametrize("own_method", [False, True], ids=["shared method", "own method"])
+def test_a_group_may_be_added_during_training(own_method):
     model = make_model()
     surgery = gst.Surgery(model["trunk"].parameters(), gs.mixed(lam=0.5))
-    train_trunk = (model["trunk"](X).square().mean(), model["trunk"](X).sin().mean())
-    surgery.backward(*train_trunk)
+    trunk_losses = (model["trunk"](X).square().mean(), model["trunk"](X).sin().mean())
+    surgery.backward(*trunk_losses)
     with pytest.raises(RuntimeError, match=r"between backward\(\) and apply\(\): call surgery.apply\(\) first"):
         surgery.add_param_group({"params": heads_of(model)})
     surgery.apply()
     model.zero_grad()
-    surgery.add_param_group({"params": heads_of(model), **({"method": gs.mixed(lam=2.0)} if own else {})})
+    surgery.add_param_group({"params": heads_of(model), **({"method": gs.mixed(lam=2.0)} if own_method else {})})
     losses = make_losses(model)
-    expected = torch.autograd.grad(losses[1], model["aux_head"].weight, retain_graph=True)[0] * (2.0 if own else 0.5)
+    expected = torch.autograd.grad(losses[1], model["aux_head"].weight, retain_graph=True)[0] * (
+        2.0 if own_method else 0.5
+    )
     surgery.backward(*losses)
     surgery.apply()
     torch.testing.assert_close(model["aux_head"].weight.grad, expected)
-    assert ("groups" in surgery.state_dict()) == own
+    assert ("groups" in surgery.state_dict()) == own_method
     with pytest.raises(ValueError, match="trained by one method, but 4 are in two groups"):
         surgery.add_param_group({"params": heads_of(model)})
 

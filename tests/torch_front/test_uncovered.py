@@ -1,4 +1,4 @@
-"""Trainable parameters that a loss reaches outside the surgery are worth one warning."""
+"""A loss that reaches trainable parameters outside the surgery warns once."""
 
 import warnings
 
@@ -42,7 +42,7 @@ def test_a_parameter_of_no_module_is_described_by_its_shape():
         surgery.backward((weight * other).sum(), weight.sum())
 
 
-def test_frozen_parameters_and_inputs_with_gradients_are_not_worth_a_warning():
+def test_frozen_parameters_and_inputs_with_gradients_do_not_warn():
     model = make_model()
     for head in ("main_head", "aux_head"):
         model[head].requires_grad_(False)

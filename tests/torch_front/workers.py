@@ -40,7 +40,7 @@ class Outcome:
     shards: list[list[Tensor]] = field(default_factory=list)
     """The shards of the averages that this process holds."""
     steps: int = 0
-    """Steps done, before the error if there is one."""
+    """Steps completed, before the error if any."""
     error: str | None = None
 
 
@@ -145,8 +145,8 @@ def train(
         losses: main first; with two heads, main uses the first and the others use the second.
         heads: the number of heads of the network.
         optimizer: "momentum", "adam" or "plain".
-        order: how the losses are given, and in what order forward passes run.
-        start: the first step that uses this order; earlier steps give functions.
+        order: whether losses are tensors or functions, and in what order forward passes run.
+        start: the first step that uses this order; earlier steps pass functions.
         micro_batches: the number of micro-batches in each step.
         unsynchronised: the micro-batches that are not synchronised.
         steps: the number of steps.
@@ -172,10 +172,10 @@ def train(
                 zip(x.chunk(micro_batches), y.chunk(micro_batches), strict=True)
             ):
                 with unsynced(wrapped) if micro in unsynchronised else nullcontext():
-                    given = given_losses(
+                    micro_losses = make_losses(
                         wrapped, losses, heads, micro_x, micro_y, micro_batches, order if step >= start else "functions"
                     )
-                    surgery.backward(*given)
+                    surgery.backward(*micro_losses)
             surgery.apply()
         except Exception as error:
             return Outcome(steps=step, error=f"{type(error).__name__}: {error}")
@@ -243,7 +243,7 @@ def unsynced(model: nn.Module):
     model.set_requires_gradient_sync(True)
 
 
-def given_losses(
+def make_losses(
     model: nn.Module, names: tuple[str, ...], heads: int, x: Tensor, y: Tensor, parts: int, order: str
 ) -> list[Tensor | Callable[[], Tensor]]:
     """The losses of one micro-batch, each divided by the number of micro-batches, in the form that ``order`` names."""
@@ -288,7 +288,7 @@ def sharded(
 
 
 def sharded_by_layer(model: Net) -> nn.Module:
-    """The usual way: each layer by itself, and the heads with the root."""
+    """As usual: each layer separately, and the heads with the root."""
     fully_shard(model.body[0])
     fully_shard(model.body[2])
     return fully_shard(model)
@@ -314,7 +314,7 @@ def replicated_without_all_reduce(model: Net) -> nn.Module:
 
 
 def train_beside_ddp(rank: int) -> Outcome:
-    """Each process trains a model of its own on its own data; an unrelated model is under DDP."""
+    """Each process trains its own model on its own data; an unrelated model is under DDP."""
     other = DistributedDataParallel(network())
     result = train(rank)
     assert isinstance(other, DistributedDataParallel)
