@@ -11,7 +11,16 @@ import torch
 import torch.distributed as dist
 
 import gradsurgery as gs
-from tests.transformers_front.tiny import CHECKPOINTING, StopAt, gpt2, identical, llama, plain, surgical, trained
+from tests.transformers_front.tiny import (
+    CHECKPOINTING,
+    StopAt,
+    gpt2,
+    identical,
+    llama,
+    plain_trainer,
+    surgery_trainer,
+    train,
+)
 
 BATCH = 4
 
@@ -46,27 +55,33 @@ CASES = {
 
 def train_case(name, folder, processes):
     """The parameters and the first log of a case."""
-    given, options = CASES[name]
+    trainer_args, options = CASES[name]
     size = BATCH // processes // options.get("gradient_accumulation_steps", 1)
-    given = given if "compute_aux_loss" in given else {**given, "aux_batch_size": size}
-    trainer = surgical(
-        folder, llama(), given=given, optim="sgd", learning_rate=0.1, per_device_train_batch_size=size, **options
+    trainer_args = trainer_args if "compute_aux_loss" in trainer_args else {**trainer_args, "aux_batch_size": size}
+    trainer = surgery_trainer(
+        folder,
+        llama(),
+        trainer_args=trainer_args,
+        optim="sgd",
+        learning_rate=0.1,
+        per_device_train_batch_size=size,
+        **options,
     )
-    return trained(trainer), trainer.state.log_history[0]
+    return train(trainer), trainer.state.log_history[0]
 
 
 def resumes(folder):
     """Whether a run under DDP, with dropout, continues bit for bit."""
     options = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
-    whole = trained(surgical(folder / "whole", **options))
-    trained(surgical(folder / "cut", given={"callbacks": [StopAt(6)]}, **options))
-    return identical(trained(surgical(folder / "cut", **options), resume_from_checkpoint=True), whole)
+    whole = train(surgery_trainer(folder / "whole", **options))
+    train(surgery_trainer(folder / "cut", trainer_args={"callbacks": [StopAt(6)]}, **options))
+    return identical(train(surgery_trainer(folder / "cut", **options), resume_from_checkpoint=True), whole)
 
 
 def lam_zero_is_trainer(folder):
     options = {"gradient_accumulation_steps": 2}
-    surgically = trained(surgical(folder, gpt2(), gs.bloop(lam=0.0, rho=0.1), **options))
-    return identical(surgically, trained(plain(folder, **options)))
+    with_surgery = train(surgery_trainer(folder, gpt2(), gs.bloop(lam=0.0, rho=0.1), **options))
+    return identical(with_surgery, train(plain_trainer(folder, **options)))
 
 
 def main(folder):

@@ -14,9 +14,9 @@ from tests.transformers_front.tiny import (
     arguments,
     gpt2,
     identical,
-    plain,
-    surgical,
-    trained,
+    plain_trainer,
+    surgery_trainer,
+    train,
 )
 
 SAVING = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
@@ -36,7 +36,7 @@ def closeness_to_zero(model, inputs):
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 6])
 @pytest.mark.parametrize(
-    ("method", "given", "options"),
+    ("method", "trainer_args", "options"),
     [
         (BLOOP, {}, {}),
         (BLOOP, {"aux_batch_size": 5}, {"gradient_accumulation_steps": 2}),
@@ -45,14 +45,16 @@ def closeness_to_zero(model, inputs):
     ],
     ids=["bloop", "accumulation", "gradvac", "function"],
 )
-def test_resuming_changes_nothing(tmp_path, stop, method, given, options):
+def test_resuming_changes_nothing(tmp_path, stop, method, trainer_args, options):
     """Dropout, both loaders' orders and the averages continue; the auxiliary loader is in its second epoch at 6."""
     options = {**SAVING, **options}
-    whole = trained(surgical(tmp_path / "whole", method=method, given=given, **options))
-    cut = surgical(tmp_path / "cut", method=method, given={**given, "callbacks": [StopAt(stop)]}, **options)
-    assert not identical(trained(cut), whole)
-    resumed = surgical(tmp_path / "cut", method=method, given=given, **options)
-    assert identical(trained(resumed, resume_from_checkpoint=True), whole)
+    whole = train(surgery_trainer(tmp_path / "whole", method=method, trainer_args=trainer_args, **options))
+    cut = surgery_trainer(
+        tmp_path / "cut", method=method, trainer_args={**trainer_args, "callbacks": [StopAt(stop)]}, **options
+    )
+    assert not identical(train(cut), whole)
+    resumed = surgery_trainer(tmp_path / "cut", method=method, trainer_args=trainer_args, **options)
+    assert identical(train(resumed, resume_from_checkpoint=True), whole)
 
 
 def test_a_custom_loader_resumes(tmp_path):
@@ -60,9 +62,9 @@ def test_a_custom_loader_resumes(tmp_path):
         args = arguments(tmp_path / folder, **SAVING)
         return OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=BLOOP, **options)
 
-    whole = trained(trainer("whole"))
-    trained(trainer("cut", callbacks=[StopAt(6)]))
-    assert identical(trained(trainer("cut"), resume_from_checkpoint=True), whole)
+    whole = train(trainer("whole"))
+    train(trainer("cut", callbacks=[StopAt(6)]))
+    assert identical(train(trainer("cut"), resume_from_checkpoint=True), whole)
 
 
 def test_batches_of_a_random_collator_are_repeated(tmp_path):
@@ -70,7 +72,7 @@ def test_batches_of_a_random_collator_are_repeated(tmp_path):
 
     def aux_batches(folder, **resuming):
         seen = []
-        trainer = surgical(folder, given={"data_collator": masks_at_random}, **SAVING)
+        trainer = surgery_trainer(folder, trainer_args={"data_collator": masks_at_random}, **SAVING)
         compute = trainer._aux_loss
         trainer._aux_loss = lambda model, inputs, items: (
             seen.append(inputs["input_ids"]),
@@ -83,33 +85,33 @@ def test_batches_of_a_random_collator_are_repeated(tmp_path):
     assert torch.equal(aux_batches(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-3")), whole[12:])
 
 
-def test_a_checkpoint_of_trainer_is_worth_one_warning(tmp_path):
-    plain(tmp_path, **SAVING).train()
+def test_a_checkpoint_of_plain_trainer_warns_once(tmp_path):
+    plain_trainer(tmp_path, **SAVING).train()
     with pytest.warns(UserWarning, match=r"has no surgery.pt and no aux_state_0.pt") as warned:
-        surgical(tmp_path, **SAVING).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+        surgery_trainer(tmp_path, **SAVING).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert len(warned) == 1
 
 
 def test_a_checkpoint_of_another_method_is_refused(tmp_path):
-    surgical(tmp_path, **SAVING).train()
+    surgery_trainer(tmp_path, **SAVING).train()
     with pytest.raises(ValueError, match="bloop"):
-        surgical(tmp_path, method=gs.mixed(lam=0.5), **SAVING).train(
+        surgery_trainer(tmp_path, method=gs.mixed(lam=0.5), **SAVING).train(
             resume_from_checkpoint=str(tmp_path / "checkpoint-3")
         )
 
 
-def test_only_the_model_is_saved_if_asked(tmp_path):
-    surgical(tmp_path, **SAVING, save_only_model=True).train()
+def test_save_only_model_leaves_out_the_surgery(tmp_path):
+    surgery_trainer(tmp_path, **SAVING, save_only_model=True).train()
     assert not list(tmp_path.glob("checkpoint-3/surgery.pt"))
 
 
-def test_old_checkpoints_are_deleted_whole(tmp_path):
-    surgical(tmp_path, **SAVING, save_total_limit=1).train()
+def test_old_checkpoints_are_deleted_with_the_surgerys_files(tmp_path):
+    surgery_trainer(tmp_path, **SAVING, save_total_limit=1).train()
     assert [folder.name for folder in tmp_path.iterdir()] == ["checkpoint-7"]
 
 
 def test_a_second_call_of_train_starts_over(tmp_path):
-    trainer = surgical(tmp_path)
+    trainer = surgery_trainer(tmp_path)
     trainer.train()
     first = trainer.surgery
     trainer.train()

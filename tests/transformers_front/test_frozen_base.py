@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tests.transformers_front.tiny import BLOOP, StopAt, identical, llama, surgical, trained
+from tests.transformers_front.tiny import BLOOP, StopAt, identical, llama, surgery_trainer, train
 
 
 class Adapter(nn.Module):
@@ -29,19 +29,19 @@ def adapted():
 def test_adapters_are_trained_and_the_base_is_not(tmp_path):
     model = adapted()
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    after = trained(surgical(tmp_path, model))
+    after = train(surgery_trainer(tmp_path, model))
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {name for name in before if name.endswith((".down", ".up"))}
 
 
 def test_checkpoints_hold_averages_of_the_adapters_alone(tmp_path):
-    surgical(tmp_path, adapted(), method=BLOOP, save_strategy="steps", save_steps=6).train()
+    surgery_trainer(tmp_path, adapted(), method=BLOOP, save_strategy="steps", save_steps=6).train()
     size = {name: (tmp_path / "checkpoint-6" / name).stat().st_size for name in ("surgery.pt", "model.safetensors")}
     assert size["surgery.pt"] < 0.1 * size["model.safetensors"]  # 256 of 23,008 numbers, and the file's overhead
 
 
 def test_adapters_resume(tmp_path):
     options = {"save_strategy": "steps", "save_steps": 3}
-    whole = trained(surgical(tmp_path / "whole", adapted(), **options))
-    trained(surgical(tmp_path / "cut", adapted(), given={"callbacks": [StopAt(3)]}, **options))
-    assert identical(trained(surgical(tmp_path / "cut", adapted(), **options), resume_from_checkpoint=True), whole)
+    whole = train(surgery_trainer(tmp_path / "whole", adapted(), **options))
+    train(surgery_trainer(tmp_path / "cut", adapted(), trainer_args={"callbacks": [StopAt(3)]}, **options))
+    assert identical(train(surgery_trainer(tmp_path / "cut", adapted(), **options), resume_from_checkpoint=True), whole)

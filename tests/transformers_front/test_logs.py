@@ -1,4 +1,4 @@
-"""What the logs and the evaluation say."""
+"""Logs and evaluation metrics."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gradsurgery as gs
-from tests.transformers_front.tiny import AUX, MAIN, gpt2, identical, plain, surgical, trained
+from tests.transformers_front.tiny import AUX, MAIN, gpt2, identical, plain_trainer, surgery_trainer, train
 
 
 def training_logs(trainer):
@@ -14,7 +14,7 @@ def training_logs(trainer):
 
 
 def test_both_losses_and_diagnostics_are_logged(tmp_path):
-    trainer = surgical(tmp_path)
+    trainer = surgery_trainer(tmp_path)
     trainer.train()
     logs = training_logs(trainer)
     assert len(logs) == 3
@@ -29,7 +29,7 @@ def test_both_losses_and_diagnostics_are_logged(tmp_path):
 @pytest.mark.parametrize("steps", [1, 2])
 def test_logs_are_averaged_over_their_window(tmp_path, steps):
     def logs(every):
-        trainer = surgical(tmp_path, gradient_accumulation_steps=steps, logging_steps=every)
+        trainer = surgery_trainer(tmp_path, gradient_accumulation_steps=steps, logging_steps=every)
         trainer.train()
         return training_logs(trainer)
 
@@ -47,8 +47,11 @@ def test_a_step_that_the_scaler_skips_leaves_the_diagnostics_of_its_window_alone
         calls.append(inputs)
         return outputs.logits.square().mean() * (torch.inf if len(calls) == 3 else 1.0)
 
-    trainer = surgical(
-        tmp_path, given={"aux_dataset": None, "compute_aux_loss": overflows_once}, logging_steps=4, max_grad_norm=0.0
+    trainer = surgery_trainer(
+        tmp_path,
+        trainer_args={"aux_dataset": None, "compute_aux_loss": overflows_once},
+        logging_steps=4,
+        max_grad_norm=0.0,
     )
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
     trainer.train()
@@ -59,10 +62,10 @@ def test_a_step_that_the_scaler_skips_leaves_the_diagnostics_of_its_window_alone
 
 
 def test_evaluation_reports_the_auxiliary_loss(tmp_path):
-    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
-    trainer = surgical(tmp_path, gpt2(dropout=0), given=given, per_device_eval_batch_size=16)
+    trainer_args = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    trainer = surgery_trainer(tmp_path, gpt2(dropout=0), trainer_args=trainer_args, per_device_eval_batch_size=16)
     metrics = trainer.evaluate()
-    expected = plain(tmp_path, trainer.model, per_device_eval_batch_size=16).evaluate(AUX)
+    expected = plain_trainer(tmp_path, trainer.model, per_device_eval_batch_size=16).evaluate(AUX)
     assert metrics["eval_aux_loss"] == expected["eval_loss"]
     assert trainer.state.log_history[-1]["eval_aux_loss"] == metrics["eval_aux_loss"]
     assert "eval_loss" in metrics
@@ -73,9 +76,9 @@ def test_evaluation_reports_the_auxiliary_loss(tmp_path):
 def test_persistent_workers_do_not_mix_up_the_evaluation_datasets(tmp_path):
     """``get_eval_dataloader`` caches one loader then."""
     options = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
-    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
-    expected = surgical(tmp_path, given=given).evaluate()
-    metrics = surgical(tmp_path, given=given, **options).evaluate()
+    trainer_args = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    expected = surgery_trainer(tmp_path, trainer_args=trainer_args).evaluate()
+    metrics = surgery_trainer(tmp_path, trainer_args=trainer_args, **options).evaluate()
     for name in ("eval_loss", "eval_aux_loss"):
         assert metrics[name] == pytest.approx(expected[name], rel=1e-6)
 
@@ -84,8 +87,8 @@ def test_evaluation_reports_the_mean_of_a_loss_function(tmp_path):
     def spread(model, inputs, outputs):
         return outputs.logits.square().mean()
 
-    given = {"aux_dataset": None, "compute_aux_loss": spread, "eval_dataset": MAIN, "aux_eval_dataset": AUX}
-    trainer = surgical(tmp_path, gpt2(dropout=0), given=given, per_device_eval_batch_size=16)
+    trainer_args = {"aux_dataset": None, "compute_aux_loss": spread, "eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    trainer = surgery_trainer(tmp_path, gpt2(dropout=0), trainer_args=trainer_args, per_device_eval_batch_size=16)
     metrics = trainer.evaluate()
     with torch.no_grad():
         expected = trainer.model(input_ids=AUX.ids).logits.square().mean()
@@ -95,10 +98,10 @@ def test_evaluation_reports_the_mean_of_a_loss_function(tmp_path):
 
 @pytest.mark.slow
 def test_the_auxiliary_loss_can_choose_the_best_model(tmp_path):
-    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    trainer_args = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
     options = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
     best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_aux_loss"}
-    trainer = surgical(tmp_path, given=given, **options, **best)
+    trainer = surgery_trainer(tmp_path, trainer_args=trainer_args, **options, **best)
     trainer.train()
     evaluations = [entry["eval_aux_loss"] for entry in trainer.state.log_history if "eval_aux_loss" in entry]
     assert len(evaluations) == 3
@@ -108,6 +111,8 @@ def test_the_auxiliary_loss_can_choose_the_best_model(tmp_path):
 
 def test_evaluation_of_the_auxiliary_loss_leaves_training_as_it_was(tmp_path):
     options = {"eval_strategy": "steps", "eval_steps": 2}
-    given = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
-    main_alone = trained(plain(tmp_path, **options, eval_dataset=MAIN))
-    assert identical(trained(surgical(tmp_path, method=gs.mixed(lam=0.0), given=given, **options)), main_alone)
+    trainer_args = {"eval_dataset": MAIN, "aux_eval_dataset": AUX}
+    main_alone = train(plain_trainer(tmp_path, **options, eval_dataset=MAIN))
+    assert identical(
+        train(surgery_trainer(tmp_path, method=gs.mixed(lam=0.0), trainer_args=trainer_args, **options)), main_alone
+    )

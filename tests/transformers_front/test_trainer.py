@@ -19,34 +19,36 @@ from tests.transformers_front.tiny import (
     gpt2,
     identical,
     llama,
-    plain,
-    surgical,
-    trained,
+    plain_trainer,
+    surgery_trainer,
+    train,
 )
 
-NOTHING = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
+LAM_ZERO = [gs.mixed(lam=0.0), gs.bloop(lam=0.0, rho=0.1)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", NOTHING, ids=repr)
+@pytest.mark.parametrize("method", LAM_ZERO, ids=repr)
 @pytest.mark.parametrize(
     "options",
     [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}, {"max_grad_norm": 0.1}, {CHECKPOINTING: True}],
     ids=str,
 )
 def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
-    assert identical(trained(surgical(tmp_path, method=method, **options)), trained(plain(tmp_path, **options)))
+    assert identical(
+        train(surgery_trainer(tmp_path, method=method, **options)), train(plain_trainer(tmp_path, **options))
+    )
 
 
 def test_lam_zero_is_trainer_with_a_custom_loader(tmp_path):
     """Its order, drawn from PyTorch's generator, leaves main's dropout masks as they were."""
     args = arguments(tmp_path)
     trainer = OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=0.0))
-    assert identical(trained(trainer), trained(plain(tmp_path)))
+    assert identical(train(trainer), train(plain_trainer(tmp_path)))
 
 
 def test_lam_above_zero_is_not_trainer(tmp_path):
-    assert distance(trained(surgical(tmp_path)), trained(plain(tmp_path))) > 1e-3
+    assert distance(train(surgery_trainer(tmp_path)), train(plain_trainer(tmp_path))) > 1e-3
 
 
 def test_mixed_is_trainer_on_the_sum_of_the_losses(tmp_path):
@@ -57,9 +59,9 @@ def test_mixed_is_trainer_on_the_sum_of_the_losses(tmp_path):
             return 2 * super().compute_loss(*args, **kwargs)
 
     options = {"optim": "sgd", "train_sampling_strategy": "sequential"}
-    both = surgical(tmp_path, gpt2(dropout=0), gs.mixed(lam=1.0), given={"aux_dataset": MAIN}, **options)
+    both = surgery_trainer(tmp_path, gpt2(dropout=0), gs.mixed(lam=1.0), trainer_args={"aux_dataset": MAIN}, **options)
     doubled = Doubled(gpt2(dropout=0), arguments(tmp_path, **options), train_dataset=MAIN)
-    assert distance(trained(both), trained(doubled)) < 1e-6
+    assert distance(train(both), train(doubled)) < 1e-6
 
 
 # --- accumulation
@@ -70,30 +72,30 @@ def test_accumulation_of_token_losses_is_the_large_batch(tmp_path, steps):
     """Sequences have different numbers of labels, so a mean of the means of micro-batches would differ."""
 
     def parameters(size, steps, aux_size):
-        trainer = surgical(
+        trainer = surgery_trainer(
             tmp_path,
             llama(),
-            given={"aux_batch_size": aux_size},
+            trainer_args={"aux_batch_size": aux_size},
             optim="sgd",
             per_device_train_batch_size=size,
             gradient_accumulation_steps=steps,
         )
-        return trained(trainer)
+        return train(trainer)
 
     large = parameters(4, 1, 4)
     assert distance(parameters(4 // steps, steps, 4 // steps), large) < 1e-6
-    # a guard of the guard: with half as many auxiliary sequences the difference shows
+    # the comparison is sensitive: with twice as many auxiliary sequences the difference shows
     assert distance(parameters(4 // steps, steps, 2 * 4 // steps), large) > 1e-5
 
 
 @pytest.mark.parametrize(
-    "given",
+    "trainer_args",
     [{}, {"compute_aux_loss": lambda model, inputs: model(**inputs).square_loss}],
     ids=["dataset", "function"],
 )
-def test_accumulation_of_mean_losses_is_the_large_batch(tmp_path, given):
+def test_accumulation_of_mean_losses_is_the_large_batch(tmp_path, trainer_args):
     def parameters(size, steps):
-        aux = given or {"aux_dataset": Labelled(24, seed=4), "aux_batch_size": size}
+        aux = trainer_args or {"aux_dataset": Labelled(24, seed=4), "aux_batch_size": size}
         args = arguments(
             tmp_path,
             optim="sgd",
@@ -101,7 +103,7 @@ def test_accumulation_of_mean_losses_is_the_large_batch(tmp_path, given):
             per_device_train_batch_size=size,
             gradient_accumulation_steps=steps,
         )
-        return trained(SurgeryTrainer(Classifier(), args, train_dataset=Labelled(24, seed=3), method=BLOOP, **aux))
+        return train(SurgeryTrainer(Classifier(), args, train_dataset=Labelled(24, seed=3), method=BLOOP, **aux))
 
     assert distance(parameters(2, 4), parameters(8, 1)) < 1e-6
 
@@ -112,9 +114,9 @@ def test_a_loss_function_that_takes_the_number_of_items_is_summed_over_micro_bat
         return outputs.logits[:, :-1].square().mean(-1)[kept].sum() / num_items_in_batch
 
     def parameters(size, steps):
-        given = {"aux_dataset": None, "compute_aux_loss": token_loss}
+        trainer_args = {"aux_dataset": None, "compute_aux_loss": token_loss}
         options = {"optim": "sgd", "per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
-        return trained(surgical(tmp_path, llama(), given=given, **options))
+        return train(surgery_trainer(tmp_path, llama(), trainer_args=trainer_args, **options))
 
     assert distance(parameters(2, 2), parameters(4, 1)) < 1e-6
 
@@ -122,8 +124,8 @@ def test_a_loss_function_that_takes_the_number_of_items_is_summed_over_micro_bat
 def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(tmp_path):
     """20 sequences are 5 batches of 4: steps of 2, 2 and 1."""
     options = {"gradient_accumulation_steps": 2, "max_steps": -1, "num_train_epochs": 2}
-    trainer = surgical(tmp_path, method=gs.mixed(lam=0.0), **options)
-    assert identical(trained(trainer), trained(plain(tmp_path, **options)))
+    trainer = surgery_trainer(tmp_path, method=gs.mixed(lam=0.0), **options)
+    assert identical(train(trainer), train(plain_trainer(tmp_path, **options)))
     assert trainer.state.global_step == 6
     assert trainer._aux_pending == []
 
@@ -132,9 +134,9 @@ def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(tmp_path):
 
 
 def test_gradients_are_clipped_after_surgery(tmp_path):
-    trainer = surgical(tmp_path, optim="sgd", max_grad_norm=1e-3, max_steps=1, learning_rate=1.0)
+    trainer = surgery_trainer(tmp_path, optim="sgd", max_grad_norm=1e-3, max_steps=1, learning_rate=1.0)
     before = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
-    after = trained(trainer)
+    after = train(trainer)
     moved = torch.cat([(after[name] - before[name]).reshape(-1) for name in after])
     assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-3)
 
@@ -142,22 +144,24 @@ def test_gradients_are_clipped_after_surgery(tmp_path):
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_gradient_checkpointing_changes_nothing(tmp_path, reentrant):
     options = {CHECKPOINTING: True, f"{CHECKPOINTING}_kwargs": {"use_reentrant": reentrant}}
-    assert distance(trained(surgical(tmp_path, **options)), trained(surgical(tmp_path))) < 1e-6
+    assert distance(train(surgery_trainer(tmp_path, **options)), train(surgery_trainer(tmp_path))) < 1e-6
 
 
 def test_bf16_trains_like_float32(tmp_path):
     options = {"optim": "sgd", "learning_rate": 0.1}
     assert (
-        0 < distance(trained(surgical(tmp_path, bf16=True, **options)), trained(surgical(tmp_path, **options))) < 1e-2
+        0
+        < distance(train(surgery_trainer(tmp_path, bf16=True, **options)), train(surgery_trainer(tmp_path, **options)))
+        < 1e-2
     )
 
 
 def test_losses_scaled_for_float16_train_like_float32(tmp_path):
     """Accelerate makes a scaler on GPUs only, so give it one for the CPU; its scale grows in every step."""
     options = {"optim": "sgd", "max_grad_norm": 0.0}
-    trainer = surgical(tmp_path, **options)
+    trainer = surgery_trainer(tmp_path, **options)
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_factor=4.0, growth_interval=1)
-    assert distance(trained(trainer), trained(surgical(tmp_path, **options))) < 1e-6
+    assert distance(train(trainer), train(surgery_trainer(tmp_path, **options))) < 1e-6
     assert trainer.state.log_history[0]["main_loss"] == pytest.approx(trainer.state.log_history[0]["loss"])
 
 
@@ -166,14 +170,14 @@ def test_losses_scaled_for_float16_train_like_float32(tmp_path):
 def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
     """Dynamo and AOTAutograd trace the model; Inductor's kernels would take a minute to build and test only PyTorch."""
     options = {"optim": "sgd", "max_steps": 3}
-    compiled = trained(surgical(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
+    compiled = train(surgery_trainer(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
     compiled = {name.removeprefix("_orig_mod."): parameter for name, parameter in compiled.items()}
-    assert distance(compiled, trained(surgical(tmp_path, gpt2(dropout=0), **options))) < 1e-4
+    assert distance(compiled, train(surgery_trainer(tmp_path, gpt2(dropout=0), **options))) < 1e-4
 
 
 def test_the_auxiliary_dataset_has_a_batch_size_and_epochs_of_its_own(tmp_path):
     """16 sequences are 2 batches of 8: after 6 steps the loader is at the end of its third epoch."""
-    trainer = surgical(tmp_path, given={"aux_batch_size": 8})
-    trained(trainer)
+    trainer = surgery_trainer(tmp_path, trainer_args={"aux_batch_size": 8})
+    train(trainer)
     position = trainer._aux_batches.state_dict()
     assert (position["epoch"], position["batch"]) == (2, 2)

@@ -1,4 +1,4 @@
-"""Each mistake gets one sentence, before training starts."""
+"""Wrong arguments and unsupported setups raise one sentence, before training starts."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from transformers import Trainer
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryMixin, SurgeryTrainer
 from gradsurgery.transformers.checks import check_setup
-from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, surgical
+from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, surgery_trainer
 
 
 def loss(model, inputs):
@@ -19,7 +19,7 @@ def loss(model, inputs):
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("trainer_args", "sentence"),
     [
         ({"aux_dataset": None}, "takes either aux_dataset or compute_aux_loss, but got neither"),
         ({"compute_aux_loss": loss}, "takes either aux_dataset or compute_aux_loss, but got both"),
@@ -30,46 +30,46 @@ def loss(model, inputs):
         ({"aux_batch_size": 0}, "aux_batch_size is at least 1, but got 0"),
     ],
 )
-def test_the_auxiliary_loss_is_given_once(tmp_path, given, sentence):
+def test_exactly_one_auxiliary_loss_is_required(tmp_path, trainer_args, sentence):
     with pytest.raises(ValueError, match=sentence):
-        surgical(tmp_path, given=given)
+        surgery_trainer(tmp_path, trainer_args=trainer_args)
 
 
-def test_a_method_is_needed(tmp_path):
+def test_a_method_is_required(tmp_path):
     with pytest.raises(TypeError, match=r"takes a method such as gradsurgery.bloop\(lam=0.1\), but got 'bloop'"):
-        surgical(tmp_path, method="bloop")
+        surgery_trainer(tmp_path, method="bloop")
 
 
 def test_a_method_for_two_auxiliary_losses_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has one auxiliary loss, but bloop\(lam=\(0.1, 0.01\).* takes 2"):
-        surgical(tmp_path, method=gs.bloop(lam=(0.1, 0.01)))
+        surgery_trainer(tmp_path, method=gs.bloop(lam=(0.1, 0.01)))
 
 
 @pytest.mark.parametrize("function", [lambda model: 0, lambda model, inputs, output: 0, lambda: 0])
 def test_a_loss_function_takes_model_and_inputs(tmp_path, function):
     with pytest.raises(TypeError, match=r"compute_aux_loss takes \(model, inputs\), and if it needs them outputs"):
-        surgical(tmp_path, given={"aux_dataset": None, "compute_aux_loss": function})
+        surgery_trainer(tmp_path, trainer_args={"aux_dataset": None, "compute_aux_loss": function})
 
 
-def test_a_loss_is_not_a_function(tmp_path):
+def test_compute_aux_loss_must_be_callable(tmp_path):
     with pytest.raises(TypeError, match="compute_aux_loss is a function of model and inputs, but got 3"):
-        surgical(tmp_path, given={"aux_dataset": None, "compute_aux_loss": 3})
+        surgery_trainer(tmp_path, trainer_args={"aux_dataset": None, "compute_aux_loss": 3})
 
 
 def test_an_empty_dataset_is_refused(tmp_path):
     with pytest.raises(ValueError, match="aux_dataset is empty"):
-        surgical(tmp_path, given={"aux_dataset": []})
+        surgery_trainer(tmp_path, trainer_args={"aux_dataset": []})
 
 
 def test_a_dataset_smaller_than_a_dropped_batch_is_refused(tmp_path):
     with pytest.raises(ValueError, match="aux_dataset gives no batch"):
-        surgical(tmp_path, given={"aux_dataset": Tokens(3, seed=0)}, dataloader_drop_last=True).train()
+        surgery_trainer(tmp_path, trainer_args={"aux_dataset": Tokens(3, seed=0)}, dataloader_drop_last=True).train()
 
 
 @pytest.mark.parametrize("optim", ["lomo", "adalomo", "galore_adamw_layerwise"])
 def test_optimizers_that_step_during_the_backward_pass_are_refused(tmp_path, optim):
     with pytest.raises(ValueError, match=f"optim='{optim}' updates parameters during the backward pass"):
-        surgical(tmp_path, optim=optim)
+        surgery_trainer(tmp_path, optim=optim)
 
 
 def setup(**changes):
@@ -117,7 +117,7 @@ class OwnLoss(SurgeryTrainer):
         return model(**inputs).loss
 
 
-def test_outputs_that_a_subclass_does_not_keep_are_missed(tmp_path):
+def test_a_subclass_that_does_not_keep_the_outputs_is_refused(tmp_path):
     def spread(model, inputs, outputs):
         raise NotImplementedError
 
@@ -134,4 +134,4 @@ def test_a_missing_transformers_says_how_to_get_it():
 
 
 def test_the_auxiliary_dataset_may_be_a_list(tmp_path):
-    surgical(tmp_path, given={"aux_dataset": [AUX[index] for index in range(len(AUX))]}).train()
+    surgery_trainer(tmp_path, trainer_args={"aux_dataset": [AUX[index] for index in range(len(AUX))]}).train()

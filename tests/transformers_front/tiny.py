@@ -84,15 +84,15 @@ def arguments(folder, **options):
     return TrainingArguments(output_dir=str(folder), **{**defaults, **options})
 
 
-def plain(folder, model=None, *, eval_dataset=None, **options):
+def plain_trainer(folder, model=None, *, eval_dataset=None, **options):
     args = arguments(folder, **options)
     return Trainer(model or gpt2(), args, train_dataset=MAIN, eval_dataset=eval_dataset)
 
 
-def surgical(folder, model=None, method=BLOOP, *, given=None, **options):
-    """A ``SurgeryTrainer`` with these training arguments, and given arguments of its own."""
-    given = {"aux_dataset": AUX, "train_dataset": MAIN, **(given or {})}
-    return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **given)
+def surgery_trainer(folder, model=None, method=BLOOP, *, trainer_args=None, **options):
+    """A ``SurgeryTrainer``; ``trainer_args`` are its own arguments, ``options`` are training arguments."""
+    trainer_args = {"aux_dataset": AUX, "train_dataset": MAIN, **(trainer_args or {})}
+    return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **trainer_args)
 
 
 class OwnLoader(SurgeryTrainer):
@@ -110,8 +110,8 @@ class StopAt(TrainerCallback):
         control.should_training_stop = state.global_step >= self.step
 
 
-def trained(trainer, **options):
-    """The parameters at the end of training."""
+def train(trainer, **options):
+    """Train, and return the parameters."""
     trainer.train(**options)
     return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
 
