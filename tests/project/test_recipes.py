@@ -8,7 +8,9 @@ import pytest
 from tests.example_scripts import EXAMPLES, ROOT
 
 PAGES = sorted(path for path in (ROOT / "docs" / "recipes").glob("*.md") if path.stem != "index")
-INCLUDE = re.compile(r"```\{literalinclude\} \.\./\.\./examples/(.*?)\n:language: python\n:start-at: (.*?)\n```")
+INCLUDE = re.compile(
+    r"```\{literalinclude\} \.\./\.\./examples/(.*?)\n:language: python\n:caption: examples/\1\n:start-at: (.*?)\n```"
+)
 STANDARD = {"collections", "functools", "os", "pathlib", "random", "tempfile", "typing", "gradsurgery"}
 COMES_WITH = {
     "torch": STANDARD | {"torch"},
