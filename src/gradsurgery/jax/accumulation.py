@@ -1,5 +1,6 @@
 """Gradient accumulation: the mean of main's and of each auxiliary gradient over micro-batches, then one step."""
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -47,7 +48,7 @@ def accumulate(
         [0.]
         [-17.]
     """
-    if not isinstance(every, int) or every < 1:
+    if not isinstance(every, Integral) or every < 1:
         raise ValueError(f"every is a number of micro-batches, so an integer of at least 1, but got {every!r}")
     optimiser = optax.with_extra_args_support(inner)
 
