@@ -1,4 +1,4 @@
-"""What holds for every method. A new method takes part by being in ``METHODS``."""
+"""Properties of every method. A new method joins by being in ``METHODS``."""
 
 from dataclasses import FrozenInstanceError
 

@@ -1,4 +1,4 @@
-"""The examples run as they stand, and print numbers that make sense."""
+"""The examples run unchanged and print plausible numbers."""
 
 from difflib import ndiff
 from pathlib import Path
