@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.checks import as_aux_tuple, check_parameters
-from gradsurgery.jax.tree import Tree, wide
+from gradsurgery.jax.tree import Tree, zeros_like
 
 
 class AccumulationState(NamedTuple):
@@ -55,9 +55,7 @@ def accumulate(
     def init(params: Tree) -> AccumulationState:
         check_parameters(params)
         # separate buffers: jit refuses to donate the same one twice
-        means = tuple(
-            jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params) for _ in range(1 + aux_count)
-        )
+        means = tuple(zeros_like(params) for _ in range(1 + aux_count))
         return AccumulationState(jnp.zeros((), jnp.int32), means, optimiser.init(params))
 
     def update(

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from gradsurgery.jax import tree
-from gradsurgery.jax.tree import Tree, Trees, combine, materialize, scalar_type, update_averages, wide
+from gradsurgery.jax.tree import Tree, Trees, combine, compute_dtype, materialize, scalar_type, update_averages
 from gradsurgery.scalar import Scalar
 
 
@@ -75,7 +75,7 @@ def _in_place(
         rest = combine(in_loop, (rest, *averages), like=rest)
         return rest, update_averages(averages, gradients, keep, take), stop
 
-    rest = jax.tree.map(lambda leaf, like: leaf.astype(wide(like)), last, main)
+    rest = jax.tree.map(lambda leaf, like: leaf.astype(compute_dtype(like)), last, main)
     rest, averages = jax.tree.map(depend_on_weights, (rest, averages))
     rest, averages, _ = jax.lax.while_loop(lambda state: state[2] > 0, loop_body, (rest, averages, direction_first))
     averages = update_averages(averages, gradients, keep, take_after_loop)

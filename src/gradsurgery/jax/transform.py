@@ -11,7 +11,7 @@ import optax
 
 from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
 from gradsurgery.jax.cpu_in_place import combine_and_update  # or, copying averages on CPUs, from gradsurgery.jax.tree
-from gradsurgery.jax.tree import Tree, inner, scalar_type, wide
+from gradsurgery.jax.tree import Tree, inner, scalar_type, zeros_like
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
 
@@ -77,10 +77,7 @@ def surgery(
         dtype = scalar_type(params)
         return SurgeryState(
             steps=jnp.zeros((), jnp.int32),
-            averages=tuple(
-                jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=wide(leaf)), params)
-                for _ in range(method.averages)
-            ),
+            averages=tuple(zeros_like(params) for _ in range(method.averages)),
             mass=jnp.zeros((), dtype),
             memory=tuple(jnp.zeros((), dtype) for _ in method.memory),
             diagnostics={name: jnp.zeros((), jnp.float32) for name in _diagnostic_names(method, measure)},

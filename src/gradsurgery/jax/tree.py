@@ -22,9 +22,14 @@ Trees: TypeAlias = tuple[Tree, ...]
 AxisNames: TypeAlias = tuple[str, ...]
 
 
-def wide(leaf: jax.Array) -> Any:
+def compute_dtype(leaf: jax.Array) -> Any:
     """The type to compute in for a leaf: its own, but float32 at least."""
     return jnp.promote_types(leaf.dtype, jnp.float32)
+
+
+def zeros_like(tree: Tree) -> Tree:
+    """Zeros with the shapes of a pytree, in the types to compute in."""
+    return jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=compute_dtype(leaf)), tree)
 
 
 def scalar_type(tree: Tree) -> Any:
@@ -79,7 +84,7 @@ def combine(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree) -> 
     numbers = list(weights)
 
     def combine_leaves(like: jax.Array, *leaves: jax.Array) -> jax.Array:
-        terms = [_times(weight, x.astype(wide(like))) for weight, x in zip(numbers, leaves, strict=True)]
+        terms = [_times(weight, x.astype(compute_dtype(like))) for weight, x in zip(numbers, leaves, strict=True)]
         total: jax.Array = sum(terms[1:], terms[0])
         return total.astype(like.dtype)
 
@@ -103,7 +108,7 @@ def _real(dtype: Any) -> Any:
 
 def _inner(x: jax.Array, y: jax.Array) -> jax.Array:
     # elementwise, not jnp.vdot: a dot would flatten sharded leaves, and rounds its factors on some accelerators
-    dtype = jnp.promote_types(wide(x), wide(y))
+    dtype = jnp.promote_types(compute_dtype(x), compute_dtype(y))
     return jnp.sum(jnp.real(jnp.conj(x.astype(dtype)) * y.astype(dtype)))
 
 
