@@ -1,5 +1,7 @@
 """The snippets of the documentation run. Those of a page share one namespace and continue one another."""
 
+import re
+
 import pytest
 
 from tests.project.snippets import ROOT, snippets
@@ -22,13 +24,29 @@ def test_every_python_block_is_a_snippet():
 
 
 SWEEPS = "docs/start/lab.md"  # starts processes
+SHOWN = re.compile(r"prints \(the last digits depend on your CPU\)\n\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] * (page == SWEEPS)) for page in WITH_SNIPPETS]
 )
-def test_the_snippets_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+def test_the_snippets_of_a_page_run_in_order_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for number, snippet in enumerate(snippets(page), start=1):
         exec(compile(snippet, f"{page}, snippet {number}", "exec"), names)
+    printed = capsys.readouterr().out.replace("−", "-")
+    for shown in SHOWN.findall((ROOT / page).read_text().replace("−", "-")):
+        words = map(re.escape, NUMBER.split(shown))
+        found = re.search(rf"({NUMBER.pattern})".join(words), printed)
+        assert found, printed
+        expected = pytest.approx(
+            [float(number) for number in NUMBER.findall(shown)], rel=0.25, abs=1.0 if page == SWEEPS else 0.0
+        )
+        assert [float(number) for number in found.groups()] == expected
+
+
+def test_the_start_pages_show_what_they_print():
+    pages = [page for page in WITH_SNIPPETS if SHOWN.search((ROOT / page).read_text())]
+    assert pages == ["docs/start/jax.md", "docs/start/lab.md", "docs/start/torch.md"]
