@@ -32,6 +32,11 @@ def test_every_page_of_a_method_is_in_the_readme():
     assert {f"docs/methods/{name}.md" for name in gs.METHODS} <= links("README.md")
 
 
+def test_every_example_is_in_the_readme():
+    examples = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*/*.py")}
+    assert examples - links("README.md") == set()
+
+
 def test_every_example_of_the_lab_is_on_its_page():
     scripts = {f"../{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "examples/lab").glob("*.py")}
     assert scripts
