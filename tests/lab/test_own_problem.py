@@ -292,6 +292,25 @@ def test_a_function_that_yields_nothing_fails_with_the_reason(tmp_path):
         lab.sweep(silent, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
 
 
+def test_a_run_that_was_killed_after_its_last_row_is_done(tmp_path):
+    killed = True
+
+    @lab.problem(main="m", aux="a", settings={"steps": 3}, lams=[1.0])
+    def resumable(run):
+        saved = run.folder / "state"
+        for step in range(int(saved.read_text()) if saved.exists() else 0, run.settings["steps"]):
+            yield {"step": step, "main_train": 1.0 / (1 + step), "aux_train": 1.0}
+            saved.write_text(str(step + 1))
+        if killed:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lab.sweep(resumable, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
+    killed = False
+    records = lab.sweep(resumable, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
+    assert [(record.status, len(record.metrics)) for record in records] == [("done", 3), ("done", 3)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_rows_may_hold_tensors(tmp_path, workers):

@@ -17,7 +17,7 @@ from typing import Any
 
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.run import Metrics, RunSpec
+from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import Store, StoreError
 from gradsurgery.lab.sweeps.cores import available_cores, thread_limits
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
@@ -71,8 +71,6 @@ class _Attempt:
     retries: int = 0
     started: float | None = None
     """When the first task began to train; None while it waits for a node."""
-    row: Metrics | None = None
-    """The last row."""
 
 
 class _Driver:
@@ -165,17 +163,17 @@ class _Driver:
                 attempt.started = attempt.started or time.monotonic()
             case Row(fraction, metrics):
                 self._store.log(spec.key, metrics)
-                attempt.row = metrics
                 yield Advanced(spec, fraction, metrics)
             case Saved(files):
                 self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
                 unpack(files, run_folder(spec, self._options))
             case Ended(info):
                 assert attempt.started is not None
-                assert attempt.row is not None
                 self._store.finish(spec.key, seconds=time.monotonic() - attempt.started, **info)
                 shutil.rmtree(run_folder(spec, self._options), ignore_errors=True)
-                yield Done(spec, attempt.row)
+                record = self._store.get(spec.key)
+                assert record is not None
+                yield Done(spec, record.final)
             case Raised(reason, mistake):
                 if not mistake:
                     yield self._fail(attempt, reason)

@@ -98,7 +98,7 @@ def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) 
     yield Started(environment(options.cores))
     run = make_run(spec, folder, options)
     saved, last_copy = fingerprint(folder), time.monotonic()
-    for metrics in train(task, run):
+    for metrics in train(task, run, may_be_over=bool(files)):
         yield Row(run.progress, metrics)
         if time.monotonic() - last_copy >= options.checkpoint_every and (now := fingerprint(folder)) != saved:
             yield Saved(pack(folder))

@@ -22,8 +22,7 @@ def record_start(spec: RunSpec, store: Store, options: TrainingOptions, environm
     """Mark a run as running. If it continues on other cores, ``info["cores"]`` lists both numbers: ``1, then 2``."""
     interrupted = store.get(spec.key)
     store.begin(spec, environment)
-    folder = run_folder(spec, options)
-    if interrupted and folder.is_dir() and any(folder.iterdir()):
+    if interrupted and is_resumed(run_folder(spec, options)):
         history, now = str(interrupted.info.get("cores", "unknown")).split(", then "), str(options.cores)
         if history != [now]:
             store.begin(spec, {"cores": ", then ".join(history if history[-1] == now else [*history, now])})
@@ -38,9 +37,20 @@ def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Calla
     return run
 
 
-def train(task: Task, run: Run) -> Iterator[Metrics]:
-    """Train a run and yield its rows, at least one, as plain numbers: tensors cannot be sent between processes."""
-    empty = True
+def is_resumed(folder: Path) -> bool:
+    """True if an earlier attempt has left files in the folder of a run."""
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def train(task: Task, run: Run, *, may_be_over: bool) -> Iterator[Metrics]:
+    """Train a run and yield its rows as plain numbers: tensors cannot be sent between processes.
+
+    Args:
+        task: trains it.
+        run: the run.
+        may_be_over: whether an earlier attempt may have recorded all rows; else there must be at least one.
+    """
+    empty = not may_be_over
     for row in task.train(run):
         empty = False
         try:

@@ -11,7 +11,7 @@ from gradsurgery.lab.store import Store, StoreError
 from gradsurgery.lab.sweeps.environment import environment
 from gradsurgery.lab.sweeps.events import Advanced, Done, Event, Failed
 from gradsurgery.lab.sweeps.options import TrainingOptions
-from gradsurgery.lab.sweeps.recording import make_run, outcome, record_start, run_folder, train
+from gradsurgery.lab.sweeps.recording import is_resumed, make_run, outcome, record_start, run_folder, train
 from gradsurgery.lab.train.multihost import broadcast_from_leader, is_leader
 
 _POLL_SECONDS = 0.5
@@ -73,8 +73,10 @@ def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions
     folder = run_folder(spec, options)
     folder.mkdir(parents=True, exist_ok=True)
     run = make_run(spec, folder, options, flush=store.flush_to_disk)
-    row: Metrics = {}
-    for row in train(task, run):
+    record = store.get(spec.key)
+    row: Metrics = record.final if record else {}
+    (may_be_over,) = broadcast_from_leader(bool(row) and is_resumed(folder))
+    for row in train(task, run, may_be_over=may_be_over):
         store.log(spec.key, row)
         yield Advanced(spec, run.progress, row)
     store.finish(spec.key, seconds=time.monotonic() - started, **outcome(run))
