@@ -311,6 +311,23 @@ def test_a_run_that_was_killed_after_its_last_row_is_done(tmp_path):
     assert [(record.status, len(record.metrics)) for record in records] == [("done", 3), ("done", 3)]
 
 
+def test_rows_of_a_failed_attempt_do_not_outlive_it(tmp_path):
+    steps, broken = range(9), True
+
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def repaired(run):
+        for step in steps:
+            yield {"step": step, "main_train": float(broken), "aux_train": 1.0}
+        if broken:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        lab.sweep(repaired, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
+    steps, broken = range(0, 6, 2), False
+    for record in lab.sweep(repaired, folder=tmp_path, methods=["mixed"], workers=0, quiet=True):
+        assert [(row["step"], row["main_train"]) for row in record.metrics] == [(0, 0.0), (2, 0.0), (4, 0.0)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_rows_may_hold_tensors(tmp_path, workers):

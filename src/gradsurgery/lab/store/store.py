@@ -90,8 +90,15 @@ class Store:
                 self._set(db, spec.key, "running", info)
             return read_records(db, self.path, "key = :key", key=spec.key)[0]
 
-    def log(self, key: str, metrics: Metrics) -> None:
-        """Store the metrics of the step ``metrics["step"]``; metrics of the same step and name are replaced."""
+    def log(self, key: str, metrics: Metrics, *, first: bool = False) -> None:
+        """Store the metrics of the step ``metrics["step"]``; metrics of the same step and name are replaced.
+
+        Args:
+            key: the run.
+            metrics: the row.
+            first: whether it is the first row of an attempt that starts without a checkpoint. Rows of later steps, left
+                over from an earlier attempt, are then dropped: this attempt may end before it, or record other steps.
+        """
         step = float(metrics.get("step", math.nan))
         values = {name: float(value) for name, value in metrics.items() if name != "step"}
         if not (step.is_integer() and values):
@@ -99,6 +106,8 @@ class Store:
         rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
+            if first:
+                db.execute("DELETE FROM metrics WHERE run = ? AND step > ?", (key, int(step)))
             db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
     def flush_to_disk(self) -> None:

@@ -25,7 +25,7 @@ from gradsurgery.lab.sweeps.folder_copy import pack, unpack
 from gradsurgery.lab.sweeps.local_modules import collect_sources
 from gradsurgery.lab.sweeps.options import RayOptions, TrainingOptions
 from gradsurgery.lab.sweeps.ray_task import Ended, Message, Raised, Row, Saved, Started, TaskArguments, train_in_task
-from gradsurgery.lab.sweeps.recording import record_start, run_folder
+from gradsurgery.lab.sweeps.recording import is_resumed, record_start, run_folder
 from gradsurgery.lab.sweeps.workers import pickle_arguments
 
 try:
@@ -71,6 +71,8 @@ class _Attempt:
     retries: int = 0
     started: float | None = None
     """When the first task began to train; None while it waits for a node."""
+    fresh: bool = False
+    """Whether a task has begun to train from the start, and has sent no row yet."""
 
 
 class _Driver:
@@ -160,9 +162,11 @@ class _Driver:
         match message:
             case Started(environment):
                 record_start(spec, self._store, self._options, environment)
+                attempt.fresh = not is_resumed(run_folder(spec, self._options))
                 attempt.started = attempt.started or time.monotonic()
             case Row(fraction, metrics):
-                self._store.log(spec.key, metrics)
+                self._store.log(spec.key, metrics, first=attempt.fresh)
+                attempt.fresh = False
                 yield Advanced(spec, fraction, metrics)
             case Saved(files):
                 self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows

@@ -75,9 +75,10 @@ def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions
     run = make_run(spec, folder, options, flush=store.flush_to_disk)
     record = store.get(spec.key)
     row: Metrics = record.final if record else {}
-    (may_be_over,) = broadcast_from_leader(bool(row) and is_resumed(folder))
-    for row in train(task, run, may_be_over=may_be_over):
-        store.log(spec.key, row)
+    fresh = not is_resumed(folder)
+    (may_be_over,) = broadcast_from_leader(bool(row) and not fresh)
+    for count, row in enumerate(train(task, run, may_be_over=may_be_over)):
+        store.log(spec.key, row, first=fresh and count == 0)
         yield Advanced(spec, run.progress, row)
     store.finish(spec.key, seconds=time.monotonic() - started, **outcome(run))
     if is_leader():
