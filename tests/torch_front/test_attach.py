@@ -254,3 +254,51 @@ def test_an_attached_run_warns_about_nothing():
         run = make_attached(gs.bloop(lam=0.5))
         train(run, 1)
         run[1].load_state_dict(run[1].state_dict())
+
+
+def test_a_new_surgery_takes_the_place_of_an_attached_one():
+    model, optimiser, old = make_attached(gs.bloop(lam=0.5))
+    train((model, optimiser, old), 1)
+    new = gst.Surgery(model.parameters(), gs.pcgrad(lam=0.5, rho=0.1))
+    new.attach(optimiser)
+    train((model, optimiser, new), 2)
+    saved = optimiser.state_dict()
+    resumed = make_attached(gs.pcgrad(lam=0.5, rho=0.1))
+    resumed[1].load_state_dict(saved)
+    assert_equal_states(resumed[2].state_dict(), new.state_dict())
+    optimiser.load_state_dict(saved)  # the old surgery does not see it
+
+
+def test_two_surgeries_share_an_optimiser():
+    def make():
+        layer = Linear(3, 2)
+        optimiser = torch.optim.Adam(layer.parameters())
+        surgeries = [gst.Surgery([parameter], gs.bloop(lam=0.5)) for parameter in layer.parameters()]
+        for surgery in surgeries:
+            surgery.attach(optimiser)
+        return layer, optimiser, surgeries
+
+    layer, optimiser, surgeries = make()
+    for count, surgery in enumerate(surgeries, start=1):
+        for _ in range(count):
+            layer.requires_grad_(False)
+            surgery._parameters[0].requires_grad_(True)
+            surgery.backward(layer(torch.ones(1, 3)).sum(), layer(torch.ones(1, 3)).square().sum())
+            surgery.apply()
+    layer.requires_grad_(True)
+    _, other, resumed = make()
+    with warnings.catch_warnings(action="error"):
+        other.load_state_dict(optimiser.state_dict())
+    for surgery, loaded in zip(surgeries, resumed, strict=True):
+        assert_equal_states(loaded.state_dict(), surgery.state_dict())
+
+
+def test_a_copy_of_an_attached_run_can_be_attached():
+    run = make_attached(gs.bloop(lam=0.5))
+    train(run, 2)
+    _, optimiser, surgery = copied = copy.deepcopy(run)
+    surgery.attach(optimiser)
+    train(copied, 1, start=2)
+    resumed = make_attached(gs.bloop(lam=0.5))
+    resumed[1].load_state_dict(optimiser.state_dict())
+    assert_equal_states(resumed[2].state_dict(), surgery.state_dict())

@@ -8,10 +8,12 @@ optimiser do the same with the surgery's.
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from gradsurgery.torch.gradients import Gatherer
 
@@ -45,14 +47,26 @@ def unwrap_optimizer(optimizer: Any) -> Optimizer:
     return inner
 
 
+_attached: WeakKeyDictionary[Optimizer, list[tuple[Sequence[Stateful], list[RemovableHandle]]]] = WeakKeyDictionary()
+"""The parts of the surgeries attached to an optimiser, and their hooks. A copy of an optimiser has no hooks."""
+
+
 def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) -> None:
-    """Register the hooks.
+    """Register the hooks, once. A surgery that was attached with any of these parameters is detached.
 
     Args:
         optimizer: the optimiser, unwrapped.
         parts: the parts of the surgery, a live list.
         gatherer: holds the gradients that were gathered and not applied.
     """
+    surgeries = _attached.setdefault(optimizer, [])
+    if any(other is parts for other, _ in surgeries):
+        return
+    for other, handles in list(surgeries):
+        if _ids(other) & _ids(parts):
+            for handle in handles:
+                handle.remove()
+            surgeries.remove((other, handles))
 
     def check_step(*_: Any) -> None:
         if gatherer.gradients:
@@ -80,7 +94,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
         if _sizes(optimizer.param_groups) != _sizes(saved["param_groups"]):
             return None  # the optimiser raises
         ids_by_key = dict(zip(_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
-        surgery_ids = {id(parameter) for part in parts for parameter in part.parameters}
+        surgery_ids = _ids(parts)
         entries, state = {}, {}
         for key, entry in saved["state"].items():
             own, rest = {}, entry
@@ -109,9 +123,16 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
         gatherer.clear()
         return {**saved, "state": state}
 
-    optimizer.register_step_pre_hook(check_step)
-    optimizer.register_state_dict_post_hook(save)
-    optimizer.register_load_state_dict_pre_hook(load)
+    handles = [
+        optimizer.register_step_pre_hook(check_step),
+        optimizer.register_state_dict_post_hook(save),
+        optimizer.register_load_state_dict_pre_hook(load),
+    ]
+    surgeries.append((parts, handles))
+
+
+def _ids(parts: Sequence[Stateful]) -> set[int]:
+    return {id(parameter) for part in parts for parameter in part.parameters}
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:

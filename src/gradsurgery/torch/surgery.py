@@ -229,7 +229,8 @@ class Surgery:
 
         Args:
             optimizers: optimisers of ``torch.optim``, plain or wrapped by Accelerate or Lightning. If several share the
-                parameters, give all of them, and load all of them.
+                parameters, give all of them, and load all of them. A surgery on the same parameters that was attached
+                before, for example with another method, is detached.
         """
         inner = [unwrap_optimizer(optimizer) for optimizer in optimizers]
         optimized = {
@@ -246,8 +247,8 @@ class Surgery:
             )
         self._gradient_states += [o.gradient_state for o in optimizers if hasattr(o, "gradient_state")]
         for optimizer in inner:
+            attach(optimizer, self._parts, self._gatherer)
             if optimizer not in self._attached:
-                attach(optimizer, self._parts, self._gatherer)
                 self._attached.append(optimizer)
 
     def diagnostics(self) -> dict[str, Tensor]:
