@@ -195,3 +195,15 @@ def test_a_state_with_other_groups_is_refused():
         two.load_state_dict(one.state_dict())
     with pytest.raises(ValueError, match=r"has the keys method, .*, but got groups"):
         one.load_state_dict(two.state_dict())
+
+
+def test_a_method_that_no_group_uses_cannot_be_assigned():
+    surgery = gst.Surgery([{"params": [Parameter(torch.ones(1))], "method": gs.mixed(lam=1.0)}], gs.mixed(lam=1.0))
+    with pytest.raises(ValueError, match=r"every group of this Surgery has a method of its own"):
+        surgery.method = gs.mixed(lam=3.0)
+
+
+def test_only_a_method_can_be_assigned():
+    surgery = gst.Surgery([Parameter(torch.ones(1))], gs.mixed(lam=1.0))
+    with pytest.raises(TypeError, match=r"Surgery takes a method such as gradsurgery\.bloop\(lam=0\.1\), but got 0\.3"):
+        surgery.method = 0.3

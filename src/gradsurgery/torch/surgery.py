@@ -106,9 +106,12 @@ class Surgery:
     @method.setter
     def method(self, method: Method) -> None:
         check_method(method)
-        self._method = method
-        if self._shared is not None:
-            self._shared.method = method
+        if self._shared is None:
+            raise ValueError(
+                "every group of this Surgery has a method of its own, which assigning surgery.method does not change: "
+                "make lam or rho of that method a schedule or a tensor"
+            )
+        self._method = self._shared.method = method
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Add parameters during training, for example a new head; they start without an average.
