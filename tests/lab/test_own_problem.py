@@ -328,6 +328,16 @@ def test_rows_of_a_failed_attempt_do_not_outlive_it(tmp_path):
         assert [(row["step"], row["main_train"]) for row in record.metrics] == [(0, 0.0), (2, 0.0), (4, 0.0)]
 
 
+def test_a_function_that_exits_has_failed(tmp_path):
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def leaves(run):
+        yield {"step": 0, "main_train": 1.0, "aux_train": 1.0}
+        sys.exit(0)
+
+    records = lab.sweep(leaves, folder=tmp_path, methods=["mixed"], workers=1, quiet=True)
+    assert [(record.status, record.info["reason"]) for record in records] == [("failed", "SystemExit: 0")] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_rows_may_hold_tensors(tmp_path, workers):

@@ -48,7 +48,7 @@ def train_runs(problem: Problem, runs: Sequence[RunSpec], store: Store, options:
                     yield from _train_run(task, run, store, options)
                 except StoreError:
                     raise
-                except Exception as error:
+                except (Exception, SystemExit) as error:  # sys.exit(0) would end a worker as if it had trained all
                     reason = f"{type(error).__name__}: {error}"
                     store.fail(run.key, reason)
                     if options.raise_errors or isinstance(error, UserError):
