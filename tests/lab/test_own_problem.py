@@ -246,6 +246,27 @@ def test_recording_a_run_again_replaces_it(tmp_path):
     assert len(record.metrics) == 2
 
 
+def test_recorded_runs_differ_in_every_hyperparameter(tmp_path):
+    store = lab.Store(tmp_path)
+    for beta in (0.1, 0.5):
+        with store.run(problem="mine", method=gs.gradvac(beta=beta), settings={"beta": beta}) as run:
+            run.log(step=0, main_train=1.0, aux_train=1.0)
+    assert len(store.select("mine")) == 2
+    with (
+        pytest.raises(ValueError, match=r"gradvac\(beta=0\.5\) has another hyperparameter: add beta to settings"),
+        store.run(problem="mine", method=gs.gradvac(beta=0.5)),
+    ):
+        pass
+
+
+def test_a_setting_of_a_recorded_run_is_a_plain_value(tmp_path):
+    with (
+        pytest.raises(TypeError, match="a setting is a number, text, True or False, but rate is None"),
+        lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1), settings={"rate": None}),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     "method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2)), gs.mixed(lam=gs.relative(lambda step: 0.1))]
 )

@@ -17,6 +17,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -168,8 +169,8 @@ class Store:
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
                 ``gs.relative`` of one.
             seed: the seed.
-            settings: anything else that tells runs apart, such as the learning rate or ``beta`` of ``gradvac``: of
-                the method, only its name, lam and rho are recorded.
+            settings: anything else that tells runs apart, such as the learning rate. Hyperparameters of the method
+                other than lam and rho, such as ``beta`` of ``gradvac``, must be among them.
             scale: a name for the size of the problem.
         """
         lam: Any = getattr(method, "lam", None)
@@ -180,7 +181,17 @@ class Store:
         for name, value in (("lam", lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
-        spec = RunSpec(problem, scale, method.name, lam, rho, seed, dict(settings or {}), is_relative)
+        settings = dict(settings or {})
+        for name, value in settings.items():
+            if not isinstance(value, int | float | str):
+                raise TypeError(f"a setting is a number, text, True or False, but {name} is {value!r}")
+        for item in fields(method):
+            if item.name not in ("lam", "rho", *settings) and getattr(method, item.name) != item.default:
+                raise ValueError(
+                    f"a recorded run is known by its method's lam and rho and by its settings, but {method!r} has "
+                    f"another hyperparameter: add {item.name} to settings"
+                )
+        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings, is_relative)
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
             db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
