@@ -228,6 +228,14 @@ def test_runs_that_a_training_script_logs_are_reported(tmp_path, capsys):
     assert "mixed, λ = 0.1: main +10.0 %, aux −9.1 % (one seed: no verdict)" in capsys.readouterr().out
 
 
+def test_a_report_says_that_the_losses_are_missing(tmp_path, capsys):
+    for lam in (0.0, 0.1):
+        with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=lam)) as run:
+            run.log(step=0, main_loss=1.0, aux_loss=1.0)
+    assert main(["report", "mine", "--folder", str(tmp_path)]) == 0
+    assert "No front: no finished run has main_train and aux_train" in capsys.readouterr().out
+
+
 def test_a_recorded_run_may_have_a_relative_lam(tmp_path):
     with lab.Store(tmp_path).run(problem="mine", method=gs.bloop(lam=gs.relative(0.3))) as run:
         run.log(step=0, main_train=1.0, aux_train=1.0)

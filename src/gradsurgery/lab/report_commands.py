@@ -35,12 +35,20 @@ def write_report(sweep: StoredSweep, folder: Path, console: Console, *, missing:
         console: for the summary.
         missing: how many runs of the sweep are not stored.
     """
+    from gradsurgery.lab.reports.outcomes import has_losses
     from gradsurgery.lab.reports.report import write_report as write_page
     from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
 
     print_summary(sweep.records, console, missing=missing)
     print_recommendations(sweep.records, console)
     declared = sweep.problem
+    finished = [record for record in sweep.records if record.status == "done"]
+    if finished and not (declared and declared.draws) and not any(map(has_losses, finished)):
+        console.print(
+            "No front: no finished run has main_train and aux_train, or main_test and aux_test, in its last row.",
+            style="bold red",
+            soft_wrap=True,
+        )
     page = write_page(
         sweep.records,
         folder / sweep.folder_name,

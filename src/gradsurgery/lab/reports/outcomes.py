@@ -15,6 +15,11 @@ def has_diverged(record: RunRecord) -> bool:
     return not all(math.isfinite(record.final[name]) for name in LOSSES if name in record.final)
 
 
+def has_losses(record: RunRecord) -> bool:
+    """True if the last row has both losses on training or on held-out data."""
+    return any(record.final.keys() >= {f"main_{split}", f"aux_{split}"} for split in ("train", "test"))
+
+
 def outcome_sentences(records: Sequence[RunRecord], missing: int = 0) -> list[str]:
     """One sentence each for diverged, failed, unfinished and missing runs; no sentence for a kind that did not occur.
 
