@@ -128,3 +128,12 @@ def test_bfloat16_parameters_train_with_accumulation(optimiser, gradient_type, s
             carry, _ = jax.jit(step)(carry, None)
     assert (flat(carry[0]) < -0.015).all()  # two steps of 0.01 or more
     assert jax.tree.map(lambda leaf: leaf.dtype, carry) == jax.tree.map(lambda leaf: leaf.dtype, start)
+
+
+def test_no_micro_batch_is_lost_when_every_becomes_smaller():
+    many, few = (gsj.accumulate(gsj.surgery(gs.mixed(lam=1.0)), every=every) for every in (4, 2))
+    state, zero = many.init(jnp.zeros(())), jnp.zeros(())
+    for main in (1.0, 2.0, 3.0):
+        _, state = many.update(jnp.array(main), state, aux=zero)
+    updates, state = few.update(jnp.array(6.0), state, aux=zero)
+    assert (float(updates), int(state.micro_step)) == (3.0, 0)

@@ -77,10 +77,10 @@ def accumulate(
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step)[0]), state.inner
 
         means = jax.tree.map(mean, state.means, gradients)
-        full = state.micro_step + 1 == every
+        full = state.micro_step + 1 >= every  # above it, if the state comes from a larger ``every``
         direction, inner_state = jax.lax.cond(full, step, wait)
         return direction, AccumulationState(
-            micro_step=(state.micro_step + 1) % every,
+            micro_step=jnp.where(full, 0, state.micro_step + 1),
             # where, not a product with full: 0 times NaN is NaN
             means=jax.tree.map(lambda leaf: jnp.where(full, jnp.zeros_like(leaf), leaf), means),
             inner=inner_state,
