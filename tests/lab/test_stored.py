@@ -86,3 +86,9 @@ def test_several_problems_and_scales_are_reported_on_one_index(tmp_path, capsys)
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("report: ") for line in lines) == 4
     assert lines[-1] == f"index: {tmp_path / 'report' / 'index.html'}"
+
+
+def test_the_report_of_a_problem_with_an_unusual_name_stays_in_its_folder(tmp_path):
+    record(tmp_path, problem="../../outside", scale="/small")
+    (sweep,) = select_sweeps(tmp_path, "../../outside")
+    assert sweep.folder_name == ".._.._outside-_small"

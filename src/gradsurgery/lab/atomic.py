@@ -1,6 +1,7 @@
-"""Write files atomically: a reader sees the old file or the new one, never half of one."""
+"""Write files atomically (a reader sees the old file or the new one, never half of one), under safe names."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,3 +33,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace the content of a file; see ``replace_file``."""
     with replace_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def file_name(text: str) -> str:
+    """A name that stays in its folder: no separators, and neither empty nor dots alone."""
+    name = re.sub(r"[^\w.=+-]", "_", text)
+    return name if name.strip(".") else "_" * max(len(name), 1)

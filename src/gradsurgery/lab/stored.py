@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.grid import specs
@@ -48,7 +49,7 @@ class StoredSweep:
     def folder_name(self) -> str:
         """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
         spec = self.records[0].spec
-        name = f"{spec.problem}-{spec.scale}"
+        name = file_name(f"{spec.problem}-{spec.scale}")
         text = settings_text(self.settings)
         if self.default_settings is not None and text == settings_text(self.default_settings):
             return name

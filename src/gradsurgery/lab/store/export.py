@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from gradsurgery.lab.atomic import replace_file
+from gradsurgery.lab.atomic import file_name, replace_file
 from gradsurgery.lab.run import RunRecord
 
 SUFFIXES = (".parquet", ".csv")
@@ -53,7 +53,7 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
         run = f"{spec.method}_{'relative_' * spec.relative}lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
         # always the same file name: TensorBoard would merge the files of two exports
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
-        path = Path(folder, *map(_file_name, names))
+        path = Path(folder, *map(file_name, names))
         # not SummaryWriter: its thread would hide the error of a full disk
         with replace_file(path) as part, closing(RecordWriter(str(part))) as writer:
             writer.write(Event(wall_time=0, file_version="brain.Event:2").SerializeToString())
@@ -61,12 +61,6 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in row.items() if tag != "step"]
                 event = Event(wall_time=row["step"], step=int(row["step"]), summary=Summary(value=values))
                 writer.write(event.SerializeToString())
-
-
-def _file_name(text: str) -> str:
-    """A name that stays in its folder: no separators, and neither empty nor dots alone."""
-    name = re.sub(r"[^\w.=+-]", "_", text)
-    return name if name.strip(".") else "_" * max(len(name), 1)
 
 
 def _table(records: Iterable[RunRecord]) -> Any:
