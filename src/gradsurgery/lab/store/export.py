@@ -6,7 +6,6 @@
 A file is replaced only when the new one is complete.
 """
 
-import re
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
