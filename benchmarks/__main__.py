@@ -30,7 +30,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     plan = Plan(options.quick)
-    torch.set_num_threads(min(2, os.cpu_count() or 1))
+    torch.set_num_threads(plan.threads)
     console = Console()
     table = Table("measure", "median", "range", "relative to", "goal", "", box=None)
     lines: dict[str, list[Measure]] = {}

@@ -1,5 +1,6 @@
 """Times rivals in turn in one process: after a warm-up, in rotating order, keeping every repetition."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +48,11 @@ class Plan:
     """How much to measure: everything, or one repetition of small cases, to check that they run."""
 
     quick: bool = False
+
+    @property
+    def threads(self) -> int:
+        """For PyTorch and linear algebra; one in a quick round, which may share the machine with others."""
+        return 1 if self.quick else min(2, os.cpu_count() or 1)
 
     @property
     def repetitions(self) -> int:

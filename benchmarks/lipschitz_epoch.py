@@ -5,7 +5,6 @@ that makes lam a constant of the program), and leaves linear algebra on all core
 one thread. The images are noise, which does not change the time.
 """
 
-import os
 import time
 from functools import partial
 from typing import Any
@@ -54,7 +53,7 @@ def measure(plan: Plan) -> list[Measure]:
         if epoch == 0:
             continue  # the first epoch compiles
         batches = epoch_batches(examples, batch, 0, epoch)
-        with threadpool_limits(os.cpu_count(), "blas"):
+        with threadpool_limits(plan.threads, "blas"):
             compiling, stepping = plain_epoch(data, batches)
         with_compilation.append((compiling + stepping) / ours)
         without_compilation.append(stepping / ours)

@@ -1,5 +1,6 @@
 """Settings for the whole test run, made before jax starts."""
 
+import os
 from importlib.util import find_spec
 
 from hypothesis import settings
@@ -11,6 +12,11 @@ if find_spec("jaxlib"):  # not jax: the folder of its tests would be found
     import jax
 
     jax.config.update("jax_num_cpu_devices", 8)
+
+
+def pytest_xdist_auto_num_workers():
+    """One worker more than cores: many tests wait for processes that they start."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
 def pytest_collection_modifyitems(items):

@@ -10,7 +10,7 @@ import pytest
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from tests.jax_front.trees import NESTED, flat, size, unflatten
-from tests.methods.catalogue import every_method
+from tests.methods.catalogue import ALL, every_method
 
 
 def history(aux_count, length, steps=100, seed=0):
@@ -79,8 +79,9 @@ def test_gradients_far_longer_than_their_average_cost_no_digits(method, aux_coun
     assert error(directions, run_reference(method, gradients)[0]) < 1e-5
 
 
-@pytest.mark.slow
-@every_method
+@pytest.mark.parametrize(
+    ("method", "aux_count"), [ALL[label] for label in ("mixed", "bloop two levels", "gradvac", "pcgrad average")]
+)
 def test_bfloat16_gradients_have_a_float32_average(method, aux_count):
     gradients = np.asarray(history(aux_count, 40), jnp.bfloat16).astype(np.float64)
     directions, averages, trees = run_jax(method, gradients, np.zeros(40), jnp.bfloat16)
