@@ -47,7 +47,7 @@ def test_claims_are_trained_once_and_written_again_from_the_export(tmp_path, cap
     command = ["claims", "T1", "t2", "--folder", str(runs), "--workers", "0", "--markdown", str(page)]
     assert main([*command, "--export", str(records)]) == 0
     printed = capsys.readouterr().out
-    assert "1 holds, 1 does not hold, 0 undecided" in printed
+    assert "holds: 1, does not hold: 1, undecided: 0" in printed
     assert "36 runs written" in printed
     assert "better &#124; front" in page.read_text()
     html = (runs / "report" / "claims" / "claims.html").read_text()

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradsurgery.lab.claims.claim import Result
 from gradsurgery.lab.claims.rule import Verdict
-from gradsurgery.lab.claims.text import describe_measured, describe_runs
+from gradsurgery.lab.claims.text import count_verdicts, describe_measured, describe_runs
 
 STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
 
@@ -26,5 +26,4 @@ def print_ledger(results: Sequence[Result], console: Console) -> None:
             Text(result.verdict, style=STYLES[result.verdict]),
         )
     console.print(table)
-    counts = [f"{sum(result.verdict == verdict for result in results)} {verdict}" for verdict in Verdict]
-    console.print(", ".join(counts), soft_wrap=True)
+    console.print(count_verdicts(results), soft_wrap=True)

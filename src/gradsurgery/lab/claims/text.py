@@ -1,7 +1,15 @@
 """How results are written, the same in the terminal, in Markdown and in HTML."""
 
+from collections.abc import Sequence
+
 from gradsurgery.lab.claims.claim import Measured, Result, Statistic
+from gradsurgery.lab.claims.rule import Verdict
 from gradsurgery.lab.reports.looks import number
+
+
+def count_verdicts(results: Sequence[Result]) -> str:
+    """How many claims have each verdict, for example ``holds: 15, does not hold: 2, undecided: 9``."""
+    return ", ".join(f"{verdict}: {sum(result.verdict == verdict for result in results)}" for verdict in Verdict)
 
 
 def describe_measured(measured: Measured) -> str:
