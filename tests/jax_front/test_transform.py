@@ -346,8 +346,13 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_a_mask_that_leaves_aux_whole_is_refused_by_naming_the_option(mask):
-    params = {"a": jnp.ones(2), "b": jnp.ones(1)}
-    tx = mask(gsj.surgery(gs.bloop(lam=0.5)))
-    with pytest.raises(ValueError, match="only main is masked: pass mask_compatible_extra_args=True"):
-        tx.update(params, tx.init(params), params, aux=params)
+@pytest.mark.parametrize("method", [gs.bloop(lam=0.5), gs.bloop(lam=(0.5, 0.5))], ids=["one aux", "two aux"])
+def test_aux_is_masked_where_optax_masks_main_alone(mask, method):
+    main = {"a": jnp.array([2.0, 0.0]), "b": jnp.array([7.0])}
+    aux = tuple({"a": jnp.array([4.0, 6.0 * level]), "b": jnp.array([9.0])} for level in range(1, 1 + method.aux_count))
+    surgery = gsj.surgery(method)
+    tx = mask(surgery)
+    direction, _ = tx.update(main, tx.init(main), main, aux=aux if len(aux) > 1 else aux[0])
+    alone = {"a": main["a"]}
+    expected, _ = surgery.update(alone, surgery.init(alone), aux=tuple({"a": tree["a"]} for tree in aux))
+    assert_array_equal(direction["a"], expected["a"])

@@ -20,19 +20,25 @@ def check_parameters(params: Tree) -> None:
 
 
 def as_aux_tuple(main: Tree, aux: Any) -> Trees:
-    """The auxiliary gradients as a tuple of pytrees, each with the structure and shapes of ``main``."""
+    """The auxiliary gradients as a tuple of pytrees, each with the structure and shapes of ``main``.
+
+    Where ``optax.masked`` or ``optax.partition`` has masked main alone, aux is masked here.
+    """
     if aux is None:
         raise TypeError(f"surgery needs the gradients of the auxiliary losses: call {_CALL}, but aux is missing")
     _check_leaves(main, "main")
-    if _same_structure(aux, main):
-        aux = (aux,)
-    elif not isinstance(aux, tuple | list):
+    single = _mask_like(main, aux)
+    if _same_structure(single, main):
+        aux = (single,)
+    elif isinstance(aux, tuple | list):
+        aux = tuple(_mask_like(main, tree) for tree in aux)
+    else:
         raise ValueError(_structure_error(main, aux, "aux"))
     if not aux:
         raise ValueError("aux is one pytree of gradients, or a tuple with one for each auxiliary loss, but it is empty")
     for index, tree in enumerate(aux):
         _check_alike(main, tree, "aux" if len(aux) == 1 else f"aux[{index}]")
-    return tuple(aux)
+    return aux
 
 
 def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> None:
@@ -90,21 +96,22 @@ def _same_structure(tree: Tree, other: Tree) -> bool:
 
 
 def _structure_error(main: Tree, tree: Tree, name: str) -> str:
-    if _has_masks(main) and not _has_masks(tree):
-        return (
-            f"{name} has the tree structure of main's gradients, but only main is masked: "
-            "pass mask_compatible_extra_args=True to optax.masked, optax.partition or optax.multi_transform"
-        )
     return (
         f"{name} has the tree structure of main's gradients, {jax.tree.structure(main)}, "
         f"but got {jax.tree.structure(tree)}"
     )
 
 
-def _has_masks(tree: Tree) -> bool:
-    """Whether optax has masked part of a pytree."""
-    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
-    return any(isinstance(node, optax.MaskedNode) for node in nodes)
+def _mask_like(main: Tree, tree: Tree) -> Tree:
+    """The tree with optax's masks where main has them; the tree itself if its structure does not fit."""
+
+    def is_mask(node: Any) -> bool:
+        return isinstance(node, optax.MaskedNode)
+
+    try:
+        return jax.tree.map(lambda part, other: part if is_mask(part) else other, main, tree, is_leaf=is_mask)
+    except ValueError:
+        return tree
 
 
 def _counts(averages: int, memory: int) -> str:
