@@ -19,13 +19,13 @@ from gradsurgery.lab.run import RunRecord
 DOCS = Path(__file__).parent
 SCALE = "laptop"
 FIGURES = {
-    "lipschitz": "fronts",
-    "weights": "fronts",
-    "cifar10mnist": "fronts",
-    "language": "fronts, mixed-loss",
-    "ema": "curves",
-    "translation": "fronts",
-    "imagenet-cifar10": "fronts",
+    "lipschitz": ("fronts",),
+    "weights": ("fronts",),
+    "cifar10mnist": ("fronts",),
+    "language": ("fronts", "mixed-loss"),
+    "ema": ("curves",),
+    "translation": ("fronts",),
+    "imagenet-cifar10": ("fronts",),
 }
 """The figures of each problem on the page."""
 
@@ -81,7 +81,7 @@ def draw_figures(folder: Path) -> None:
             groups, draw = group_runs(records), PROBLEMS[name].draw
             figures = {"fronts": draw_fronts(groups), "mixed-loss": draw_mixed_loss(groups)}
             figures |= draw(records) if draw else {}
-            for figure in wanted.split(", "):
+            for figure in wanted:
                 figures[figure].savefig(folder / f"{name}-{figure}.png", metadata={"Software": None})
 
 

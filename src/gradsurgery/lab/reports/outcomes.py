@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from gradsurgery.lab.reports.looks import number
-from gradsurgery.lab.reports.series import LOSSES
+from gradsurgery.lab.reports.series import LOSSES, SPLITS
 from gradsurgery.lab.run import RunRecord, RunSpec
 
 
@@ -17,7 +17,7 @@ def has_diverged(record: RunRecord) -> bool:
 
 def has_losses(record: RunRecord) -> bool:
     """True if the last row has both losses on training or on held-out data."""
-    return any(record.final.keys() >= {f"main_{split}", f"aux_{split}"} for split in ("train", "test"))
+    return any(record.final.keys() >= {f"main_{split}", f"aux_{split}"} for split in SPLITS)
 
 
 def outcome_sentences(records: Sequence[RunRecord], missing: int = 0) -> list[str]:
