@@ -36,6 +36,13 @@ def test_the_grid_does_not_grow_beyond_a_lam_that_diverged():
     assert next_lam({0.0: (1.0, 5.0), 0.1: (1.0, 4.0), 1.0: (1.05, 3.0), 10.0: None}) < 1
 
 
+def test_no_lam_is_trained_twice():
+    failed = {0.0: (1.0, 5.0), 0.03: (1.2, 4.0), 0.3: None, 3.0: (3.0, 1.0)}  # the middle of the widest gap failed
+    assert next_lam(failed) == 0.003
+    jump = {0.0: (1.0, 5.0), 0.1: (1.0, 5.0), 0.101: (3.0, 1.0)}  # nothing between them has three digits
+    assert next_lam(jump) is None
+
+
 def test_small_gaps_end_the_search():
     front = {0.0: (0.0, 1.0)} | {10 ** (k / 10 - 3): (k / 60, 1 - k / 60) for k in range(1, 61)}
     assert next_lam(front) is None

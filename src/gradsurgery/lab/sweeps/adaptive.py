@@ -76,7 +76,7 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
     """The λ to train next, or None if the front has no gap worth another run.
 
     Args:
-        points: mean final losses by λ, with main alone as λ = 0; None for a λ that diverged.
+        points: mean final losses by λ, with main alone as λ = 0; None for a λ that diverged or failed.
     """
     finite = {lam: point for lam, point in sorted(points.items()) if point is not None}
     lams = list(finite)
@@ -87,11 +87,13 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
     main, aux = (_whole_range([point[loss] for point in finite.values()]) for loss in (0, 1))
     positions = [(main.position(point[0]), aux.position(point[1])) for point in finite.values()]
     gaps = [_gap(left, right) for left, right in pairwise(positions)]
-    widest = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[widest] <= SMALL_GAP:
-        return None
-    low, high = lams[widest], lams[widest + 1]
-    return _round(high / STRIDE if low == 0 else math.sqrt(low * high))
+    for gap, (low, high) in sorted(zip(gaps, pairwise(lams), strict=True), key=lambda item: -item[0]):
+        if gap <= SMALL_GAP:
+            return None
+        lam = _round(high / STRIDE if low == 0 else math.sqrt(low * high))
+        if lam not in points:  # else it has failed, or the gap is narrower than the rounding
+            return lam
+    return None
 
 
 def _gap(left: Point, right: Point) -> float:
