@@ -16,7 +16,7 @@ BySeed: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Grid:
-    """The runs of a claim at one scale of the ledger; what is None comes from the scale of the problem."""
+    """The runs of a claim at one scale of the ledger; fields that are None come from the scale of the problem."""
 
     scale: str
     """A scale of the problem."""
@@ -46,7 +46,7 @@ class Statistic:
 
     name: str
     measure: Callable[[Sequence[RunRecord]], BySeed]
-    """From the finished runs of the grid to a value for each seed; a seed without its points has none."""
+    """Maps the finished runs of the grid to one value per seed; a seed that lacks points has none."""
     rule: Rule
     percent: bool = False
 
@@ -60,7 +60,7 @@ class Claim:
     section: str
     """Where the paper says it."""
     problem: Problem | str
-    """Or its name in ``PROBLEMS``."""
+    """The problem, or its name in ``PROBLEMS``."""
     grids: Mapping[str, Grid]
     """By scale of the ledger, ``demo`` or ``laptop``."""
     statistics: tuple[Statistic, ...]
@@ -80,7 +80,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """A statistic on the runs of a claim."""
 
     statistic: Statistic
@@ -100,7 +100,7 @@ class Result:
 
     claim: Claim
     scale: str
-    measured: tuple[Measured, ...]
+    measurements: tuple[Measurement, ...]
     records: tuple[RunRecord, ...]
     """The runs of the seeds whose runs are all done."""
     wanted: int
@@ -109,12 +109,12 @@ class Result:
     @property
     def verdict(self) -> Verdict:
         """Holds if all statistics hold; does not hold if any does not."""
-        return combine([each.verdict for each in self.measured])
+        return combine([each.verdict for each in self.measurements])
 
     @property
     def seeds(self) -> int:
         """The fewest seeds behind any of the statistics."""
-        return min(len(each.by_seed) for each in self.measured)
+        return min(len(each.by_seed) for each in self.measurements)
 
 
 def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result | None:
@@ -131,8 +131,8 @@ def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result |
     records = tuple(stored[run.key] for run in runs if run.seed not in incomplete)
     if not records:
         return None
-    measured = []
+    measurements = []
     for statistic in claim.statistics:
         by_seed = statistic.measure(records)
-        measured.append(Measured(statistic, by_seed, interval_of(by_seed.values())))
-    return Result(claim, scale, tuple(measured), records, len(runs))
+        measurements.append(Measurement(statistic, by_seed, interval_of(by_seed.values())))
+    return Result(claim, scale, tuple(measurements), records, len(runs))

@@ -32,13 +32,13 @@ def write_ledger(
     markdown: Path | None = None,
     export: Path | None = None,
 ) -> None:
-    """Print the verdicts of each scale, and write the page; on request as Markdown and the runs as parquet.
+    """Print the verdicts of each scale, and write the page; on request also as Markdown, and the runs as Parquet.
 
     Args:
         claims: the claims to judge.
-        stored: all runs there are.
+        stored: all stored runs.
         console: for the table.
-        folder: of the page.
+        folder: where the page goes.
         markdown: where to write the page in Markdown.
         export: where to write the runs of the claims.
     """

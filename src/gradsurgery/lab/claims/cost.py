@@ -17,7 +17,7 @@ Step = Callable[[Any], Any]
 
 @problem(
     main="next-byte loss on random bytes",
-    aux="the same on others",
+    aux="the same on other random bytes",
     settings={"layers": 1, "width": 64, "length": 64, "batch": 8, "rounds": 30, "steps": 5},
     methods=("bloop",),
     lams=(0.1,),

@@ -28,53 +28,54 @@ def fronts_of(records: Sequence[RunRecord], method: str, split: str) -> Fronts:
     for record in records:
         if record.spec.method == method and (point := final_point(record, split)) is not None:
             points.setdefault(record.spec.seed, []).append(point)
-    by_seed = {seed: front(each) for seed, each in sorted(points.items())}
-    return {seed: each for seed, each in by_seed.items() if len(each) >= 2}
+    by_seed = {seed: front(seed_points) for seed, seed_points in sorted(points.items())}
+    return {seed: seed_front for seed, seed_front in by_seed.items() if len(seed_front) >= 2}
 
 
 def common_box(first: Fronts, second: Fronts) -> Region | None:
-    """The rectangle within the losses that both methods reach; None if there is none."""
+    """The rectangle of the losses that both methods reach; None if their fronts do not overlap."""
     ranges = []
     for loss in (0, 1):
-        ends = [[point[loss] for points in fronts.values() for point in points] for fronts in (first, second)]
-        if not all(ends):
+        losses = [[point[loss] for points in fronts.values() for point in points] for fronts in (first, second)]
+        if not all(losses):
             return None
-        best, worst = max(map(min, ends)), min(map(max, ends))
+        best, worst = max(map(min, losses)), min(map(max, losses))
         ranges.append(LossRange(best, worst, logarithmic=best > 0 and worst / best > 10))
     region = Region(*ranges)
     return None if region.main.is_degenerate or region.aux.is_degenerate else region
 
 
 def hypervolume_lead(method: str, rival: str, split: str) -> Callable[[Sequence[RunRecord]], BySeed]:
-    """Measures the hypervolume of ``method`` less that of ``rival``, in the box common to all seeds."""
+    """Measures the hypervolume of ``method`` minus that of ``rival``, in the box common to all seeds."""
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
-        own, other = fronts_of(records, method, split), fronts_of(records, rival, split)
-        box = common_box(own, other)
+        fronts, rivals = fronts_of(records, method, split), fronts_of(records, rival, split)
+        box = common_box(fronts, rivals)
         if box is None:
             return {}
-        both = [seed for seed in own if seed in other]
-        return {seed: box.hypervolume(own[seed]) - box.hypervolume(other[seed]) for seed in both}
+        both = [seed for seed in fronts if seed in rivals]
+        return {seed: box.hypervolume(fronts[seed]) - box.hypervolume(rivals[seed]) for seed in both}
 
     return measure
 
 
 def main_at_equal_aux(method: str, rival: str, split: str) -> Callable[[Sequence[RunRecord]], BySeed]:
-    """Measures how much lower or higher main of ``method`` is, as a fraction of main of ``rival`` at the same aux.
+    """Measures the main loss of ``method`` relative to that of ``rival`` at the same aux: 0.1 is 10 % higher.
 
     Fronts are joined by straight lines in aux and log main. The value of a seed is the mean over aux values evenly
     spaced in the range that both fronts of the seed cover.
     """
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
-        own, other = fronts_of(records, method, split), fronts_of(records, rival, split)
+        fronts, rivals = fronts_of(records, method, split), fronts_of(records, rival, split)
         values = {}
-        for seed in own.keys() & other.keys():
-            ends = [[aux for _, aux in fronts[seed]] for fronts in (own, other)]
-            low, high = max(map(min, ends)), min(map(max, ends))
+        for seed in fronts.keys() & rivals.keys():
+            aux_losses = [[aux for _, aux in points] for points in (fronts[seed], rivals[seed])]
+            low, high = max(map(min, aux_losses)), min(map(max, aux_losses))
             if low < high:
                 levels = np.linspace(low, high, LEVELS)
-                values[seed] = math.expm1(float(np.mean(_log_main(own[seed], levels) - _log_main(other[seed], levels))))
+                differences = _log_main(fronts[seed], levels) - _log_main(rivals[seed], levels)
+                values[seed] = math.expm1(float(np.mean(differences)))
         return dict(sorted(values.items()))
 
     return measure
@@ -92,8 +93,8 @@ def best_mixture(method: str, rival: str, split: str, t: float) -> Callable[[Seq
         return losses
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
-        own, other = lowest(records, method), lowest(records, rival)
-        return {seed: own[seed] / other[seed] - 1 for seed in sorted(own.keys() & other.keys())}
+        losses, rivals = lowest(records, method), lowest(records, rival)
+        return {seed: losses[seed] / rivals[seed] - 1 for seed in sorted(losses.keys() & rivals.keys())}
 
     return measure
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gradsurgery.lab.claims.claim import Claim, Result
 from gradsurgery.lab.claims.ledger import SCALES
-from gradsurgery.lab.claims.text import count_verdicts, describe_measured, describe_rule, describe_runs
+from gradsurgery.lab.claims.text import count_verdicts, describe_measurement, describe_rule, describe_runs
 
 _INTRODUCTION = """# Which claims of the paper hold
 
@@ -35,7 +35,7 @@ def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Sequence[C
     """The page: for each scale a table of verdicts, and what would decide the open ones.
 
     Args:
-        by_scale: the results of each scale; a scale without any is said to be not run.
+        by_scale: the results of each scale; a scale without any is reported as not run.
         claims: all claims, to say which were not run.
     """
     sections = [_INTRODUCTION]
@@ -54,7 +54,7 @@ def _section(scale: str, results: Sequence[Result], not_run: Sequence[Claim]) ->
     lines += [_row(result) for result in results]
     lines += ["", "Where the intervals have to be, and what would decide an open claim or strengthen the evidence:", ""]
     for result in results:
-        rules = dict.fromkeys(describe_rule(each.statistic) for each in result.measured)
+        rules = dict.fromkeys(describe_rule(each.statistic) for each in result.measurements)
         lines.append(
             f"- **{result.claim.id}** ({result.claim.section}) holds {' and '.join(rules)}. {result.claim.decides}"
         )
@@ -68,7 +68,7 @@ def _section(scale: str, results: Sequence[Result], not_run: Sequence[Claim]) ->
 
 
 def _row(result: Result) -> str:
-    measured = [f"{each.statistic.name}: {describe_measured(each)}" for each in result.measured]
+    measured = [f"{each.statistic.name}: {describe_measurement(each)}" for each in result.measurements]
     cells = [
         result.claim.id,
         result.claim.sentence,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.claims.claim import Claim, Result
-from gradsurgery.lab.claims.text import describe_measured, describe_rule, describe_runs
+from gradsurgery.lab.claims.text import describe_measurement, describe_rule, describe_runs
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.reports.figures import draw_fronts, paper_style
 from gradsurgery.lab.reports.page import render_page
@@ -43,9 +43,9 @@ def _section(scale: str, results: Sequence[Result]) -> str:
 def _row(result: Result) -> str:
     claim, verdict = result.claim, result.verdict
     items = [
-        f"<li>{escape(each.statistic.name)}: <strong>{escape(describe_measured(each))}</strong>"
+        f"<li>{escape(each.statistic.name)}: <strong>{escape(describe_measurement(each))}</strong>"
         f"<small>holds {escape(describe_rule(each.statistic))}</small></li>"
-        for each in result.measured
+        for each in result.measurements
     ]
     note = f"<small>{escape(text)}</small>" if (text := describe_runs(result)) else ""
     decides = f"<small>{escape(claim.decides)}</small>"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradsurgery.lab.claims.claim import Result
 from gradsurgery.lab.claims.rule import Verdict
-from gradsurgery.lab.claims.text import count_verdicts, describe_measured, describe_runs
+from gradsurgery.lab.claims.text import count_verdicts, describe_measurement, describe_runs
 
 STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
 
@@ -17,7 +17,7 @@ def print_ledger(results: Sequence[Result], console: Console) -> None:
     """Print a table of the claims, what was measured, and the verdicts."""
     table = Table("id", "claim", "measured, with 95 % interval", "seeds", "verdict", show_lines=True)
     for result in results:
-        lines = [f"{each.statistic.name}: {describe_measured(each)}" for each in result.measured]
+        lines = [f"{each.statistic.name}: {describe_measurement(each)}" for each in result.measurements]
         table.add_row(
             result.claim.id,
             Text(result.claim.sentence),

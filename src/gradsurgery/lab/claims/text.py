@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gradsurgery.lab.claims.claim import Measured, Result, Statistic
+from gradsurgery.lab.claims.claim import Measurement, Result, Statistic
 from gradsurgery.lab.claims.rule import Verdict
 from gradsurgery.lab.reports.looks import number
 
@@ -12,12 +12,12 @@ def count_verdicts(results: Sequence[Result]) -> str:
     return ", ".join(f"{verdict}: {sum(result.verdict == verdict for result in results)}" for verdict in Verdict)
 
 
-def describe_measured(measured: Measured) -> str:
+def describe_measurement(measurement: Measurement) -> str:
     """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
-    interval = measured.interval
+    interval = measurement.interval
     if interval is None:
         return "no interval: fewer than two seeds can be compared"
-    factor, unit = _unit(measured.statistic)
+    factor, unit = _unit(measurement.statistic)
     low, mean, high = (number(factor * value) for value in (interval.low, interval.mean, interval.high))
     return f"{mean}{unit} [{low}, {high}]"
 
@@ -28,7 +28,7 @@ def describe_rule(statistic: Statistic) -> str:
 
 
 def describe_runs(result: Result) -> str:
-    """What is missing of the grid; empty if nothing is."""
+    """How many runs of the grid are missing; empty if none are."""
     missing = result.wanted - len(result.records)
     return f"{missing} of {result.wanted} runs are missing" if missing else ""
 

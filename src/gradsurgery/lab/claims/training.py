@@ -30,9 +30,9 @@ def train_claims(
     Args:
         claims: the claims.
         scale: of the ledger.
-        store: has the runs that are done, and gets the others.
+        store: holds the runs that are done, and records the others.
         folder: checkpoints go below it.
-        listener: is told of the progress.
+        listener: receives the progress.
         workers: processes that share the runs; None for one per core.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.

@@ -14,9 +14,9 @@ SCALES = ("demo", "laptop")
 
 
 def select(ids: list[str]) -> list[Claim]:
-    """The claims with these ids, or all without any."""
-    chosen = dict.fromkeys(given.upper() for given in ids)
-    for given in chosen:
-        if given not in CLAIMS:
-            raise unknown("claim", given, CLAIMS)
-    return [CLAIMS[given] for given in chosen or CLAIMS]
+    """The claims with these ids; all of them for an empty list."""
+    chosen = dict.fromkeys(claim_id.upper() for claim_id in ids)
+    for claim_id in chosen:
+        if claim_id not in CLAIMS:
+            raise unknown("claim", claim_id, CLAIMS)
+    return [CLAIMS[claim_id] for claim_id in chosen or CLAIMS]

@@ -11,12 +11,12 @@ from gradsurgery.lab.run import RunRecord
 
 ROUNDING = 1e-13
 """A hundred times the rounding of a float64: an equation with a smaller relative error is exact."""
-DRAWN = Grid("default", FIVE)
+RANDOM_DRAWS = Grid("default", FIVE)
 """For equations and inequalities: a larger scale would add nothing."""
 
 
-def _fall(key: str, *, reverse: bool) -> Statistic:
-    """How much closer a distance is at one end of the noise levels than at the other."""
+def _distance_ratio(key: str, *, reverse: bool) -> Statistic:
+    """The ratio of a distance at one end of the noise levels to that at the other; ``reverse`` for high noise over low."""
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
         ends = {record.spec.seed: (record.metrics[0][key], record.metrics[-1][key]) for record in records}
@@ -32,7 +32,7 @@ CLAIMS = (
         sentence="In full batch ⟨d, g_main⟩ = ‖g_main‖², and ‖d‖² = ‖g_main‖² + λ² ‖π(g_aux; g_main)‖².",
         section="2.1 Full-batch setting and main intuition",
         problem=direction,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic(
                 "relative error of ⟨d, g_main⟩, worst draw",
@@ -44,8 +44,8 @@ CLAIMS = (
             ),
         ),
         decides=(
-            "The worst of 1,000 random pairs of gradients per seed, λ from 0.01 to 100; an equation, so rounding is "
-            "all."
+            "The worst of 1,000 random pairs of gradients per seed, λ from 0.01 to 100; an equation, so the only error "
+            "is rounding."
         ),
     ),
     Claim(
@@ -57,7 +57,7 @@ CLAIMS = (
         section="2.2 Stochastic extension, fig. “Effect of randomness”",
         problem="noise",
         grids={"demo": Grid("demo", FIVE), "laptop": Grid("demo", FIVE, settings={"samples": "200000"})},
-        statistics=(_fall("to_bloop", reverse=False), _fall("to_mixed", reverse=True)),
+        statistics=(_distance_ratio("to_bloop", reverse=False), _distance_ratio("to_mixed", reverse=True)),
         decides="What is left of either distance is Monte Carlo error: more samples shrink it.",
     ),
     Claim(

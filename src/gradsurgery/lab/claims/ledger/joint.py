@@ -28,7 +28,7 @@ def _above_mixed(rho: float, loss: str) -> Callable[[Sequence[RunRecord]], BySee
     """Measures a final training loss of bloop at one rho, as a fraction above that of mixed."""
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
-        own, mixed = (
+        bloop, mixed = (
             {
                 record.spec.seed: record.final[f"{loss}_train"]
                 for record in records
@@ -36,7 +36,7 @@ def _above_mixed(rho: float, loss: str) -> Callable[[Sequence[RunRecord]], BySee
             }
             for run in (("bloop", rho), ("mixed", None))
         )
-        return {seed: own[seed] / mixed[seed] - 1 for seed in own if seed in mixed}
+        return {seed: bloop[seed] / mixed[seed] - 1 for seed in bloop if seed in mixed}
 
     return measure
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gradsurgery.lab.claims.claim import BySeed, Claim, Grid, Statistic
-from gradsurgery.lab.claims.ledger.algorithm import DRAWN, ROUNDING
+from gradsurgery.lab.claims.ledger.algorithm import RANDOM_DRAWS, ROUNDING
 from gradsurgery.lab.claims.ledger.criteria import FIVE, worst_of
 from gradsurgery.lab.claims.rule import Rule
 from gradsurgery.lab.claims.theory.conditioning import conditioning
@@ -42,7 +42,7 @@ CLAIMS = (
         sentence="If ‖d‖ ≤ ε then ‖g_main‖ ≤ ε, and some v has ‖g_aux − ∇²L_main v‖ ≤ (1/λ + M c² ‖g_aux‖ / 2) ε.",
         section="3.1 Proposition 1",
         problem=stationary,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic("excess of ‖g_main‖ / ε over 1, worst point", worst_of(_excess("gradient")), Rule(high=1e-9)),
             Statistic(
@@ -61,7 +61,7 @@ CLAIMS = (
         sentence="Conversely, at a first-order stationary point θ* of the bilevel problem, d(θ* + εv) → 0 as ε → 0.",
         section="3.1 Proposition 1",
         problem=stationary,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic("‖d‖ at ε = 10⁻⁵ / at ε = 0.1, worst λ", worst_of(lambda row: row["vanishing"]), Rule(high=1e-3)),
         ),
@@ -121,7 +121,7 @@ CLAIMS = (
         ),
         section="3.2 Convergence of stochastic Bloop",
         problem=opposition,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic(
                 "largest distance to the path of gradient descent / ‖θ⁰‖",
@@ -130,7 +130,7 @@ CLAIMS = (
             ),
             Statistic("L_main at the end / at the start", worst_of(lambda row: row["fall"]), Rule(high=1e-6)),
         ),
-        decides="Random quadratics, λ = 5; an equation, so rounding is all.",
+        decides="Random quadratics, λ = 5; an equation, so the only error is rounding.",
     ),
     Claim(
         id="C10",
@@ -140,7 +140,7 @@ CLAIMS = (
         ),
         section="3.3 Conditioning",
         problem=conditioning,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic(
                 "relative error of mixed’s condition number 1 + 1/λ, worst λ",
@@ -163,7 +163,7 @@ CLAIMS = (
         sentence="Bloop reaches the bilevel solution regardless of λ; the regularised solution is (λ / (1 + λ), 0).",
         section="3.3 Conditioning",
         problem=conditioning,
-        grids={"demo": DRAWN},
+        grids={"demo": RANDOM_DRAWS},
         statistics=(
             Statistic(
                 "distance of bloop’s end to the bilevel solution, worst λ",
@@ -176,6 +176,6 @@ CLAIMS = (
                 Rule(high=1e-6),
             ),
         ),
-        decides="Random starts, λ from 0.03 to 1, 2,000 steps; an equation, so only unfinished descent is left.",
+        decides="Random starts, λ from 0.03 to 1; an equation, so the only error is what is left after 2,000 steps.",
     ),
 )

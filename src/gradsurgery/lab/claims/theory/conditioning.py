@@ -15,7 +15,7 @@ from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Metrics, Run
 
 ETA = 0.5
-"""The step of the descent."""
+"""The step size of the descent."""
 
 
 def gradients(theta: Array) -> tuple[Array, Array]:

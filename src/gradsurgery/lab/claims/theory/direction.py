@@ -22,7 +22,7 @@ def direction_errors(main: Array, aux: Array, lam: float) -> tuple[float, float]
 
 @problem(
     main="a random vector",
-    aux="another",
+    aux="another random vector",
     settings={"draws": 1000},
     methods=("bloop",),
     lams=(1.0,),

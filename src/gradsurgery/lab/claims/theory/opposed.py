@@ -34,9 +34,9 @@ def opposition(run: Run) -> Iterator[Metrics]:
         rng.normal(size=int(run.settings["dimension"])),
     )
     steps = int(run.settings["steps"])
-    own, plain = (
+    bloop, descent = (
         descend(method, opposed(curvature), start, 0.05, steps)
         for method in (gs.bloop(lam=float(run.lam or 0.0), rho=None), gs.mixed(lam=0.0))
     )
-    fall = (own[-1] ** 2 @ curvature) / (start**2 @ curvature)
-    yield {"step": steps, "distance": norm(own - plain, axis=1).max() / norm(start), "fall": fall}
+    fall = (bloop[-1] ** 2 @ curvature) / (start**2 @ curvature)
+    yield {"step": steps, "distance": norm(bloop - descent, axis=1).max() / norm(start), "fall": fall}

@@ -4,9 +4,9 @@ Aux pulls away from the solutions. With eta = T^-3/4 and rho = eta^2/3 the theor
 
     (1/T) sum_t E |g_main|^2 = O(T^-1/4),      E[main] = (1 - 2 eta mu)^T main_0 + O(eta^1/3)
 
-so that on a log-log plot over T both fall with a slope of -1/4 or steeper. Runs that start at a solution of main have
-only what aux leaks into main: the term that the average reduces. From far away, main_0 / (eta T) is added, which is
-that of gradient descent and falls exactly like T^-1/4.
+so that on a log-log plot over T both fall with a slope of -1/4 or steeper. In runs that start at a solution of
+main, both come only from the part of aux that leaks into main, which the average reduces. From far away, the term
+main_0 / (eta T) of plain gradient descent is added, which falls exactly like T^-1/4.
 """
 
 from collections.abc import Iterator

@@ -72,10 +72,10 @@ class Torus:
         bound = (1 / lam + HESSIAN_LIPSCHITZ * ERROR_BOUND**2 * norm(aux) / 2) * eps
         return float(norm(main) / eps), float(norm(aux - hessian(theta) @ v) / bound)
 
-    def lengths_along(self, way: Array, distances: list[float], lam: float) -> list[float]:
-        """|d(theta* + eps way)| for each eps."""
+    def lengths_along(self, v: Array, distances: list[float], lam: float) -> list[float]:
+        """|d(theta* + eps v)| for each eps."""
         step = gs.Reference(gs.bloop(lam=lam, rho=None))
-        return [float(norm(step(*self.gradients(self.solution + eps * way)))) for eps in distances]
+        return [float(norm(step(*self.gradients(self.solution + eps * v)))) for eps in distances]
 
 
 @problem(
