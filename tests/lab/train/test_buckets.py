@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradsurgery.lab.data.text.pairs import PairBatch
-from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.buckets import make_bucketed_loss
 from gradsurgery.lab.train.sharding import Placement
 
 LIMITS = (4, 8)
@@ -20,7 +20,7 @@ def test_bucketed_loss_and_gradient_are_those_of_the_cut_batch(devices):
     def cut(batch, limit):
         return PairBatch(batch.source[:, :limit], batch.target[:, :limit], batch.bucket)
 
-    function = jax.value_and_grad(lambda params, batch: 3 * bucketed(loss, cut, LIMITS)(params, 2.0, batch))
+    function = jax.value_and_grad(lambda params, batch: 3 * make_bucketed_loss(loss, cut, LIMITS)(params, 2.0, batch))
     placement = Placement(ALL_DEVICES[:devices])
     params, source = {"w": jnp.arange(1.0, 9.0)[:, None]}, jnp.arange(64.0).reshape(8, 8)
     for bucket, limit in enumerate(LIMITS):

@@ -101,11 +101,11 @@ class ColumnStream:
             values = islice(self._checked_values(batches), self._first, self._last)
             first = next(values, None)
             if first is None:
-                raise UserError(self._describe_emptiness())
+                raise UserError(self._empty_message())
             yield first
             yield from values
 
-    def _describe_emptiness(self) -> str:
+    def _empty_message(self) -> str:
         if not self._first:
             return f"{self._split} of {self._source} has no rows"
         held_out = f"its first {HELD_OUT_ROWS} rows are held out"

@@ -1,4 +1,4 @@
-"""Flax NNX modules as pure functions: parameters and other state are pytrees, joined to a module where it is called."""
+"""Flax NNX modules as pure functions: parameters and other state are pytrees, merged into a module for each call."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar

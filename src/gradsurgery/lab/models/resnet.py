@@ -22,7 +22,7 @@ class ResNetConfig:
     blocks: tuple[int, ...]
     """Number of blocks in each stage; each stage after the first halves the resolution and doubles the width."""
     bottleneck: bool
-    """Use blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions, with four times the width outside, not of two 3 x 3."""
+    """Use blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions, whose output is four times as wide, not of two 3 x 3."""
     width: int = 64
     """Channels of the first stage."""
     small_images: bool = False

@@ -4,7 +4,7 @@
 
 The paper's sizes: MNIST over CIFAR-10, ResNet18; SGD with Nesterov momentum 0.9, batches of 256, 100 epochs, learning
 rate 0.1 / (1 + lam) with 5 epochs of warm-up and cosine decay; rho = 0.001; lam from 1e-3 to 1e3, "split equally on log
-scale", of which we take 13. ``lab/data/images/overlay.py`` describes how digits are overlaid.
+scale": we take 13 values. ``lab/data/images/overlay.py`` describes how digits are overlaid.
 
 Both losses see the same images, so there is one set of batch statistics, updated in main's pass.
 """

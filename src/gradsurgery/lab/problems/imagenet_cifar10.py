@@ -3,7 +3,7 @@
     main = cross-entropy on the large dataset,   aux = cross-entropy on the small one
 
 The paper's sizes: ResNet50, ImageNet and CIFAR-10, as in ``weights`` except for the learning rate, 0.8 / (1 + lam); lam
-from 1e-3 to 10, "equally split on log scale", of which we take 9. The paper does not say how the two share a network
+from 1e-3 to 10, "equally split on log scale": we take 9 values. The paper does not say how the two share a network
 made for 224 pixels: we enlarge CIFAR-10's images after cropping and flipping, and take as many of them in a step as of
 ImageNet's.
 

@@ -30,7 +30,7 @@ class Settings(TransformerSettings):
     aux_data: Name
     """As ``main_data``."""
     aux_documents: Count
-    """Maximum number of documents to train on, evenly spaced over the dataset, because news are sorted by date."""
+    """Maximum number of documents to train on, evenly spaced over the dataset, because news is sorted by date."""
     length: Count
     """Bytes in a window."""
 

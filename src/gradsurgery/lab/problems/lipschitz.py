@@ -14,7 +14,7 @@ from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat
 from gradsurgery.lab.train.chunking import chunk_epochs
 
 EXAMPLES = {"digits": 1437, "ylecun/mnist": 60_000}
-"""Training images of the datasets of the scales. How many another one has is known when it is loaded."""
+"""The number of training images in the datasets of the scales. For any other, it is known once the data is loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)

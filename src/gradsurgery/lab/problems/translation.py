@@ -34,7 +34,7 @@ class Settings(TransformerSettings):
     aux_data: Name
     """As ``main_data``."""
     aux_pairs: Count
-    """Maximum number of pairs to train on, evenly spaced over the dataset, because news are sorted by date."""
+    """Maximum number of pairs to train on, evenly spaced over the dataset, because news is sorted by date."""
     vocabulary: Annotated[int, Whole(least=259, most=2**16 - 1)]
     """Tokens, of which 256 are bytes and 3 are special; they are stored as 16-bit numbers."""
     length: Count

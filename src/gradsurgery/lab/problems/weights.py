@@ -9,9 +9,9 @@ Mixed training is then training with weight decay. The paper's sizes: ResNet50 o
 theta is every trained parameter, including the scales and offsets of the norms. Only main sees images, so its pass
 updates the batch statistics.
 
-The scale ``laptop`` trains the MLP of ``lipschitz`` on MNIST, whose batches of 256 take 3 ms: a residual network of
-which two cores train as many steps sees batches of 32, and their noise hides what the methods do.
-``--set model=resnet`` trains it, on CIFAR-10.
+The scale ``laptop`` trains the MLP of ``lipschitz`` on MNIST, where a batch of 256 takes 3 ms. In the same time, two
+cores train a residual network for as many steps only with batches of 32, whose noise hides the differences between
+methods. ``--set model=resnet`` trains it, on CIFAR-10.
 """
 
 from dataclasses import dataclass, replace

@@ -71,8 +71,8 @@ def sgd(
     """SGD with Nesterov momentum 0.9, warm-up and cosine decay.
 
     Args:
-        settings: of the run.
-        steps: in the run.
+        settings: the settings of the run.
+        steps: steps in the run.
         divide_by_lam: divide the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients.
     """
     schedule = warmup_cosine(

@@ -28,7 +28,7 @@ def load_corpus(name: str, data_dir: Path | None, *, length: int, limit: int | N
         name: the corpus.
         data_dir: a folder whose subfolders stand in for hub ids.
         length: bytes in a window.
-        limit: documents to train on, at most; None for the held-out text, all of it.
+        limit: maximum number of documents to train on; None for all of the held-out text.
         spread: take documents at equal distances, not the first ones.
     """
     held_out = limit is None
@@ -54,7 +54,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     limits = {"main": settings.main_documents, "aux": settings.aux_documents}
 
     def corpus(role: str, limit: int | None) -> Corpus:
-        # aux has few documents, and news are sorted by date
+        # aux has few documents, and news is sorted by date
         return load_corpus(names[role], data_dir, length=settings.length, limit=limit, spread=role == "aux")
 
     train, test = {role: corpus(role, limits[role]) for role in ROLES}, {role: corpus(role, None) for role in ROLES}

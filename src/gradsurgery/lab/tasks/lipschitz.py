@@ -17,7 +17,7 @@ from gradsurgery.lab.train.schedule import warmup_cosine
 from gradsurgery.lab.train.training import Training
 
 EVALUATED = 10_000
-"""Images that each evaluation looks at, from the training set and from the held-out set."""
+"""Maximum number of images in an evaluation, from the training set and from the held-out set each."""
 
 
 def init(key: jax.Array, inputs: int, classes: int = 10) -> tuple[Params, list[jax.Array]]:

@@ -64,17 +64,17 @@ def load_data(
     Args:
         name: ``digits``, ``photographs``, or a hub id.
         data_dir: a folder whose subfolders stand in for hub ids.
-        train_images: images to train on, at most.
-        test_images: images to hold out, at most.
+        train_images: maximum number of images to train on.
+        test_images: maximum number of held-out images.
         classes: ``all``, or the first and the last class to keep, such as ``0-4``.
     """
-    data, known = {}, 0
+    data, class_count = {}, 0
     for split, limit in (("train", train_images), ("test", test_images)):
         images = load_images(name, data_dir, held_out=split == "test", count=limit, classes=classes)
-        known = max(known, images.classes)
+        class_count = max(class_count, images.classes)
         data[f"{split}_images"] = jnp.asarray(images.pixels.reshape(len(images), -1) / np.float32(255))
         data[f"{split}_labels"] = jnp.asarray(images.labels)
-    return data, known
+    return data, class_count
 
 
 def shuffled_epochs(examples: int, batch: int, steps: int, seed: int, start: int) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from gradsurgery.lab.models.translator import Translator, translate_greedily
 from gradsurgery.lab.problems.translation import Settings
 from gradsurgery.lab.tasks.bleu import BleuScorer
 from gradsurgery.lab.tasks.two_corpora import ROLES, train_on_two_corpora, transformer_config
-from gradsurgery.lab.train.buckets import bucketed
+from gradsurgery.lab.train.buckets import make_bucketed_loss
 from gradsurgery.lab.train.chunked import Outcome
 from gradsurgery.lab.train.training import Training, Tree
 
@@ -54,7 +54,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load and tokenize both corpora, and prepare training."""
     train = {
         "main": Bitext(settings.main_data, data_dir, held_out=False, limit=settings.main_pairs),
-        # aux has few pairs, and news are sorted by date
+        # aux has few pairs, and news is sorted by date
         "aux": Bitext(settings.aux_data, data_dir, held_out=False, limit=settings.aux_pairs, spread=True),
     }
     test = {role: Bitext(corpus.name, data_dir, held_out=True) for role, corpus in train.items()}
@@ -76,7 +76,9 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     config = transformer_config(settings)
     tokens, length = vocabulary.get_vocab_size(), settings.length
     network = Functional(lambda rngs: Translator(config, tokens=tokens, length=length, rngs=rngs))
-    batch_loss = bucketed(lambda params, extra, batch: cross_entropy(network(params, extra), batch), cut, limits)
+    batch_loss = make_bucketed_loss(
+        lambda params, extra, batch: cross_entropy(network(params, extra), batch), cut, limits
+    )
 
     def batches(seed: int, start: int) -> Iterator[Tree]:
         for step in count(start):

@@ -11,7 +11,7 @@ BatchLoss = Callable[[Tree, Tree, Tree], jax.Array]
 """(params, extra, batch) -> loss."""
 
 
-def bucketed(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence[int]) -> BatchLoss:
+def make_bucketed_loss(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence[int]) -> BatchLoss:
     """Make a loss that first truncates each batch to ``limits[batch.bucket]``.
 
     Args:

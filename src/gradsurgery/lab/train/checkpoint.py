@@ -28,7 +28,7 @@ class Checkpoint:
         self._folder = folder.absolute()
 
     def save(self, chunks: int, state: State) -> None:
-        """Write the state after ``chunks`` chunks, then remove older ones."""
+        """Write the state after ``chunks`` chunks, then remove older checkpoints."""
         import orbax.checkpoint as ocp  # slow to import, and short runs never save
 
         with ocp.StandardCheckpointer() as checkpointer:

@@ -53,7 +53,7 @@ class BatchSlices:
 
     Args:
         batch: examples in a training step.
-        evaluated: maximum number of examples in an evaluation; a few fewer if they do not divide into equal batches.
+        evaluated: maximum number of examples in an evaluation; slightly fewer if they do not divide into equal batches.
     """
 
     def __init__(self, batch: int, evaluated: int) -> None:

@@ -26,7 +26,7 @@ from gradsurgery.lab.sweeps.cores import available_cores
 
 Tree = Any
 MESSAGE_IMAGES = 64
-"""Images that a worker sends at once; sending whole batches would be late and take much memory."""
+"""Images in a message from a worker; whole batches would arrive late and take much memory."""
 
 PREFETCHED_BATCHES = 2
 

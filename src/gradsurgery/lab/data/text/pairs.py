@@ -1,7 +1,7 @@
 """Tokenized sentence pairs in batches with little padding.
 
 Pairs are sorted into buckets by the length of their longer side, END included. Each bucket has a maximum length, its
-limit. All pairs of a batch come from one bucket; buckets follow each other in random order. Pairs longer than the last
+limit. All pairs of a batch come from one bucket; the batches of all buckets are shuffled. Pairs longer than the last
 limit are dropped, and in each epoch so are the pairs left over when a bucket is divided into batches.
 """
 
