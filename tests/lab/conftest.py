@@ -66,7 +66,7 @@ def store(path):
 
 def skip_figures(monkeypatch):
     """Let reports list their figures without drawing them: most tests look at the page alone."""
-    names = [f"{name}.{suffix}" for name in figures.OWN_FIGURES for suffix in figures.FORMATS]
+    names = [f"{name}.{suffix}" for name in figures.STANDARD_FIGURES for suffix in figures.FORMATS]
     monkeypatch.setattr(report, "save_figures", lambda records, folder, draw: [folder / name for name in names])
 
 

@@ -41,7 +41,7 @@ MIXTURES = (0.0, 0.1, 0.25, 0.5)
 """The values of t for which the mixed loss is drawn."""
 FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
 """The file formats, with metadata that keeps files of the same runs identical."""
-OWN_FIGURES = ("fronts", "mixed-loss")
+STANDARD_FIGURES = ("fronts", "mixed-loss")
 """The figures that every report draws; a problem may add others."""
 
 Drawing: TypeAlias = Callable[[Sequence[RunRecord]], Mapping[str, Figure]]
@@ -59,7 +59,7 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
     with paper_style():
         groups = group_runs(records)
         alone = [record for record in records if is_main_alone(record.spec)]
-        figures = dict(zip(OWN_FIGURES, (draw_fronts(groups, alone), draw_mixed_loss(groups)), strict=True))
+        figures = dict(zip(STANDARD_FIGURES, (draw_fronts(groups, alone), draw_mixed_loss(groups)), strict=True))
         finished = [record for record in records if record.status == "done" and record.metrics]
         further = draw(finished) if draw and finished else {}
         for name, figure in {**figures, **further}.items():

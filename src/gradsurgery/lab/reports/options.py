@@ -24,7 +24,7 @@ class Change:
     alone: float
     """The loss of main alone, as a mean over the same seeds."""
     differences: Mapping[int, float]
-    """The loss less that of main alone, by seed."""
+    """The loss minus that of main alone, by seed."""
 
     @property
     def difference(self) -> float:
@@ -97,7 +97,7 @@ class Option:
 
     @property
     def caveat(self) -> str:
-        """What to add if main is within the allowance by less than its standard error."""
+        """The remark on an option whose main is within the allowance by less than its standard error."""
         return "one seed: no verdict" if self.seeds == 1 else f"within the spread of {self.seeds} seeds: no verdict"
 
     def excess(self, *, absolute: bool = False) -> float:
@@ -125,8 +125,8 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged.
 
     Raises:
-        ValueError: if the runs are not those of one problem, scale and settings, or if main alone or any other run is
-            missing.
+        ValueError: if the runs differ in problem, scale or settings, or if there is no finished run of main alone or
+            of any other kind.
     """
     records = [record for record in records if record.status == "done"]
     check_origin(records)

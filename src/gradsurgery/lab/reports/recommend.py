@@ -10,7 +10,7 @@ from gradsurgery.lab.run import RunRecord
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The λ and ρ to use with one method. All are None, and so are the changes, if no λ is within the allowance."""
+    """The λ and ρ to use with one method. They and both changes are None if no λ keeps main within the allowance."""
 
     method: str
     lam: float | None

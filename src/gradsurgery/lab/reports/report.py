@@ -17,7 +17,7 @@ from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.advice import advice_table
 from gradsurgery.lab.reports.comparison import Comparison, compare
 from gradsurgery.lab.reports.conditions import condition_tables, condition_warnings
-from gradsurgery.lab.reports.figures import OWN_FIGURES, Drawing, save_figures
+from gradsurgery.lab.reports.figures import STANDARD_FIGURES, Drawing, save_figures
 from gradsurgery.lab.reports.looks import Look, number
 from gradsurgery.lab.reports.outcomes import outcome_sentences
 from gradsurgery.lab.reports.page import read_resource, render_page
@@ -147,7 +147,7 @@ def _images(figures: Sequence[Path]) -> str:
     images = [
         f'<img alt="{path.stem}" src="data:image/png;base64,{b64encode(path.read_bytes()).decode()}">'
         for path in figures
-        if path.suffix == ".png" and path.stem not in OWN_FIGURES
+        if path.suffix == ".png" and path.stem not in STANDARD_FIGURES
     ]
     return f'<section aria-label="Figures">{"".join(images)}</section>' if images else ""
 

@@ -100,9 +100,9 @@ class Series:
 def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     """The runs as series, in the order of the paper's Table 1.
 
-    Main alone (mixed with λ = 0) is trained once for all methods. It belongs to no front, unless all methods with a λ
-    were trained with λ = 0: it would give mixed a point that the others lack. Beside mixed with relative λ, it
-    would be a series of its own.
+    Main alone (mixed with λ = 0) is trained once for all methods. It is left out of mixed's front, where it would be a
+    point that the others lack, unless all methods with a λ were trained with λ = 0. Beside mixed with relative λ it is
+    left out, too: it would be a separate series.
 
     Raises:
         ValueError: if the runs belong to several problems or scales, whose losses cannot be compared.
