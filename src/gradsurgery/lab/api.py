@@ -53,7 +53,7 @@ def sweep(
         workers: processes that share the runs; by default one per core or accelerator. 0 trains in this process and
             raises what a run raises.
         cores_per_run: cores of each run; by default 1, or with accelerators an equal share of all.
-        ray: train on a Ray cluster, given by its address; True for the one in ``RAY_ADDRESS``, or a local Ray.
+        ray: the address of a Ray cluster to train on; True for the one in ``RAY_ADDRESS``, or a local Ray.
         gpus_per_run: GPUs of each run on Ray.
         data_dir: for problems of the paper, a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints, for problems that save any.

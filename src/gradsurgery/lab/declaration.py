@@ -92,8 +92,8 @@ class Problem:
             settings: all settings, as a run has them.
             data_dir: a folder whose subfolders stand in for hub ids.
         """
-        typed: Any = type(next(iter(self.scales.values())).settings)
-        task: Task = import_module(self.task).build(typed(**settings), data_dir)
+        settings_type: Any = type(next(iter(self.scales.values())).settings)
+        task: Task = import_module(self.task).build(settings_type(**settings), data_dir)
         return task
 
     @property

@@ -47,7 +47,7 @@ def problem(
 
     The function is a generator. It gets a ``Run``, trains with ``run.method``, and yields rows: ``step``, and losses as
     ``main_train``, ``aux_train`` and, on held-out data, ``main_test``, ``aux_test``; any other number is recorded too.
-    What it saves in ``run.folder`` is there again if the run is interrupted and restarted.
+    Files that it saves in ``run.folder`` are still there when an interrupted run starts again.
 
     Args:
         main: the main loss, in a few words.
@@ -56,7 +56,7 @@ def problem(
         methods: the methods that a sweep compares by default.
         lams: the default λ, as numbers or as text such as ``"0,1e-3:1:7log"``. By default relative to main's gradient,
             ``"relative:0.03:3:7log"``: a range that serves most problems.
-        rhos: the default ρ of bloop.
+        rhos: the default ρ, for bloop and your own methods with an average.
         seeds: the default seeds.
         name: the name in the store; by default the function's.
         title: one line for ``gradsurgery list``; by default the first line of the function's docstring.

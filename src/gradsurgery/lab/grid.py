@@ -1,4 +1,4 @@
-"""Grids: parse the notation of the command line, and expand a grid to runs."""
+"""Grids: parse the notation of the command line, and expand a grid into runs."""
 
 import math
 import re

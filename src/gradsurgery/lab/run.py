@@ -26,7 +26,7 @@ class RunSpec:
     problem: str
     scale: str
     method: str
-    """A name in ``gradsurgery.METHODS``, or of a method of your own."""
+    """The name of a method in ``gradsurgery.METHODS``, or of your own."""
     lam: float | None
     """None for a method without a weight."""
     rho: float | None
@@ -83,7 +83,10 @@ class Run:
 
     @property
     def lam(self) -> float | None:
-        """The weight of the auxiliary loss; None for a method without one."""
+        """The weight of the auxiliary loss; None for a method without one.
+
+        If ``spec.relative``, it is in units of |g_main| / |g_aux|, which ``method`` converts at every step.
+        """
         return self.spec.lam
 
     @property
@@ -131,7 +134,7 @@ class RunRecord:
     status: str
     """``running`` (also if its process was killed), ``done`` or ``failed``."""
     info: Mapping[str, Setting]
-    """How the run was trained: versions, commit, device, cores, duration; samples as JSON; the reason of a failure."""
+    """How the run was trained: versions, commit, device, cores, duration; samples as JSON; the reason for a failure."""
     metrics: tuple[Metrics, ...]
     """One row per recorded step, in order: ``step``; ``main_train``, ``aux_train``, ``main_test`` and ``aux_test``;
     other metrics of the problem; diagnostics as ``surgery/...``."""

@@ -110,7 +110,7 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
 
 
 def _find_problem(name: str) -> Problem | None:
-    """The declared problem of this name; None if there may be stored runs of it all the same."""
+    """The declared problem of this name; None for an unknown name, which stored runs may have all the same."""
     try:
         return problem(name)
     except UserError:

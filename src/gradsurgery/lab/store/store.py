@@ -98,7 +98,7 @@ class Store:
             key: the run.
             metrics: the row.
             first: whether it is the first row of an attempt that starts without a checkpoint. Rows of later steps, left
-                over from an earlier attempt, are then dropped: this attempt may end before it, or record other steps.
+                over from an earlier attempt, are then dropped: this attempt may end earlier, or record other steps.
         """
         step = float(metrics.get("step", math.nan))
         values = {name: float(value) for name, value in metrics.items() if name != "step"}

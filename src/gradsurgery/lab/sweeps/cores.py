@@ -37,8 +37,8 @@ def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]
     """The place of each worker.
 
     Args:
-        workers: the number of workers; None for one per accelerator, or without any as many as have cores of their own.
-        cores_per_run: the number of cores of each; None for 1, or on accelerators for an equal part of all.
+        workers: the number of workers; None for one per accelerator or, without any, as many as get separate cores.
+        cores_per_run: the number of cores of each; None for 1, or with accelerators for an equal share of all.
     """
     cores, accelerators = available_cores(), cuda_devices()
     count = len(accelerators)

@@ -18,7 +18,7 @@ class Listener(Protocol):
         """This fraction of the run is trained; ``metrics`` is its latest row."""
 
     def run_done(self, run: RunSpec, metrics: Metrics, trained: bool) -> None:
-        """The run is done; ``trained`` is False if another sweep trained it."""
+        """The run is done; ``trained`` is False if it was stored already or another sweep trained it."""
 
     def run_failed(self, run: RunSpec, reason: str) -> None:
         """The run raised an error."""

@@ -56,7 +56,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Ended:
-    """The run is trained."""
+    """Training has finished."""
 
     info: Mapping[str, Setting]
 

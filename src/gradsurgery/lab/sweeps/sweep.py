@@ -45,15 +45,15 @@ def sweep(
     Args:
         problem: the problem of all runs.
         runs: the grid, all with the same settings.
-        store: has the runs that are done, and gets the others.
+        store: holds the runs that are done, and records the others.
         folder: checkpoints go below it.
         listener: receives the progress.
         max_lams: for an adaptive grid, the largest number of λ per method; ``runs`` is then the coarse grid that it
             begins with.
-        workers: the number of processes. None for as many as have cores of their own, or for one per accelerator.
+        workers: the number of processes. None for one per accelerator or, without any, as many as get separate cores.
             0 trains in this process, on whatever cores it has, and raises what a run raises: for debugging, and for
             processes on several machines that train every run together.
-        cores_per_run: the number of cores of each worker. None for 1, or on accelerators for an equal part of all.
+        cores_per_run: the number of cores of each worker. None for 1, or with accelerators for an equal share of all.
         ray: train on a Ray cluster instead of in workers; a run has one core there unless ``cores_per_run`` says more.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.

@@ -1,6 +1,6 @@
 """Worker processes of a sweep, seen from the parent: start them, receive their events, stop them.
 
-Workers share the grid through claims in the store, so that no run is trained twice. Each starts at a different place of
+Workers share the grid through claims in the store, so that no run is trained twice. Each starts at a different place in
 the grid, so that each compiles only some of the methods.
 """
 
