@@ -16,7 +16,7 @@ RANDOM_DRAWS = Grid("default", FIVE)
 
 
 def _distance_ratio(key: str, *, reverse: bool) -> Statistic:
-    """The ratio of a distance at one end of the noise levels to that at the other; ``reverse`` for high noise over low."""
+    """A distance at the lowest noise divided by that at the highest; the other way round if ``reverse``."""
 
     def measure(records: Sequence[RunRecord]) -> BySeed:
         ends = {record.spec.seed: (record.metrics[0][key], record.metrics[-1][key]) for record in records}
