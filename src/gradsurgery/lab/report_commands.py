@@ -66,7 +66,7 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
     from gradsurgery.lab.reports.terminal import print_recommendations
 
     allow, absolute = options.allow
-    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else ())
     for sweep in sweeps:
         try:
             if len(sweeps) > 1:

@@ -73,9 +73,14 @@ def test_a_run_that_diverged_is_not_recommended():
     assert {best.lam for best in recommend(records, allow=10.0) if best.method == "bloop"} == {1.0}
 
 
-def test_a_weight_at_which_one_seed_diverged_is_not_recommended():
+@pytest.mark.parametrize(
+    "second_seed",
+    [ending("bloop", 10.0, math.nan, 0.1, 1), replace(ending("bloop", 10.0, 1.0, 0.1, 1), status="failed", metrics=())],
+    ids=["diverged", "failed"],
+)
+def test_a_weight_at_which_one_seed_diverged_or_failed_is_not_recommended(second_seed):
     good = grid(POINTS) + grid(POINTS, seed=1)
-    risky = [*good, ending("bloop", 10.0, 1.0, 0.1, 0), ending("bloop", 10.0, math.nan, 0.1, 1)]
+    risky = [*good, ending("bloop", 10.0, 1.0, 0.1, 0), second_seed]
     assert recommend(risky, allow=0.02)[0].lam == 0.3
 
 

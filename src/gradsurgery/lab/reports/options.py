@@ -116,19 +116,19 @@ class Options:
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     by_method: Mapping[str, Sequence[Option]]
-    """In the order of the runs. Empty for a method whose runs all diverged."""
+    """In the order of the runs. Empty for a method that diverged or failed at every λ."""
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:
     """Compare each method, λ and ρ with main alone.
 
-    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged.
+    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged or failed.
 
     Raises:
         ValueError: if the runs differ in problem, scale or settings, or if there is no finished run of main alone or
             of any other kind.
     """
-    records = [record for record in records if record.status == "done"]
+    records = [record for record in records if record.status != "running"]
     check_origin(records)
     if differing := differing_settings(records):
         raise ValueError(f"a recommendation needs runs with the same settings, but these differ in {differing}")
@@ -157,7 +157,7 @@ def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
 
 
 def _group_by_option(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
-    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None for a run that diverged."""
+    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None where they are not finite."""
     groups: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
     for record in records:
         spec = record.spec

@@ -63,7 +63,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
 def describe_excess(method: str, candidates: Sequence[Option], *, absolute: bool = False) -> str:
     """A sentence for a method whose main is beyond the allowance with every option."""
     if not candidates:
-        return f"{method}: nothing to compare, as its runs diverged or have other seeds than main alone"
+        return f"{method}: nothing to compare, as its runs diverged, failed or have other seeds than main alone"
     closest = min(candidates, key=lambda option: option.main.difference)
     main = f"main {closest.main.describe(absolute=absolute)}"
     if closest.lam is None:
