@@ -18,8 +18,8 @@ import gradsurgery.jax as gsj
 
 digits = load_digits()
 x, y = digits.data.astype(np.float32) / 16, digits.target
-order = np.random.default_rng(0)
-train, test = np.split(order.permutation(len(y)), [1297])
+rng = np.random.default_rng(0)
+train, test = np.split(rng.permutation(len(y)), [1297])
 
 
 def main_loss(model, x, y):
@@ -33,7 +33,7 @@ def aux_loss(model):
 
 
 def accuracy(model):
-    """The share of the test images that the network gets right."""
+    """The accuracy on the test images."""
     return jnp.mean(jax.vmap(model)(x[test]).argmax(1) == y[test])
 
 
@@ -51,7 +51,7 @@ def step(model, state, x, y):
 
 
 for _ in range(15):
-    for rows in order.permutation(train)[:1280].reshape(20, 64):
+    for rows in rng.permutation(train)[:1280].reshape(20, 64):
         model, state = step(model, state, x[rows], y[rows])
 
 main, aux = main_loss(model, x[train], y[train]), aux_loss(model)

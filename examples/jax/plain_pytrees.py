@@ -17,8 +17,8 @@ import gradsurgery.jax as gsj
 
 digits = load_digits()
 x, y = digits.data.astype(np.float32) / 16, digits.target
-order = np.random.default_rng(0)
-train, test = np.split(order.permutation(len(y)), [1297])
+rng = np.random.default_rng(0)
+train, test = np.split(rng.permutation(len(y)), [1297])
 
 
 def network(params, x):
@@ -38,7 +38,7 @@ def aux_loss(params):
 
 
 def accuracy(params):
-    """The share of the test images that the network gets right."""
+    """The accuracy on the test images."""
     return jnp.mean(network(params, x[test]).argmax(1) == y[test])
 
 
@@ -62,7 +62,7 @@ def step(params, state, x, y):
 
 
 for _ in range(15):
-    for rows in order.permutation(train)[:1280].reshape(20, 64):
+    for rows in rng.permutation(train)[:1280].reshape(20, 64):
         params, state = step(params, state, x[rows], y[rows])
 
 main, aux = main_loss(params, x[train], y[train]), aux_loss(params)

@@ -1,4 +1,4 @@
-"""JAX with Flax NNX: read digits (main) with small weights (aux).
+"""JAX with Flax NNX: recognise digits (main), with small weights (aux).
 
     python examples/lab/flax_nnx.py
     gradsurgery sweep examples/lab/flax_nnx.py:small_weights --seeds 0,1,2
@@ -48,9 +48,9 @@ def small_weights(run):
         updates, state = tx.update(main, state, params, aux=aux)
         return optax.apply_updates(params, updates), state
 
-    order, steps = np.random.default_rng(run.seed), len(train) // run.settings["batch"]
+    rng, steps = np.random.default_rng(run.seed), len(train) // run.settings["batch"]
     for epoch in range(run.settings["epochs"]):
-        for rows in np.array_split(order.permutation(train)[: steps * run.settings["batch"]], steps):
+        for rows in np.array_split(rng.permutation(train)[: steps * run.settings["batch"]], steps):
             params, state = step(params, state, x[rows], y[rows])
         run.progress = (epoch + 1) / run.settings["epochs"]
         aux = aux_loss(params)

@@ -3,9 +3,9 @@
     python examples/lab/frozen_base.py
     gradsurgery sweep examples/lab/frozen_base.py:frozen_base --set epochs=5
 
-A base that has learned the digits 0 to 4 stays frozen. A new layer and a new head learn all ten (main), and stay close
-to where they began (aux). A run that is killed continues from its last epoch and ends with the same numbers: the
-checkpoint holds model, optimizer, surgery and the state of the random number generator.
+A base that was trained on the digits 0 to 4 stays frozen. A new layer and a new head learn all ten (main), and stay
+close to their initial values (aux). A run that is killed continues from its last epoch and ends with the same numbers:
+the checkpoint holds model, optimiser, surgery and the state of the random number generator.
 """
 
 import os
@@ -58,16 +58,16 @@ def frozen_base(run):
     def aux_loss():
         return sum((now - then).square().sum() for now, then in zip(tuned.parameters(), start, strict=True))
 
-    checkpoint, first = run.folder / "checkpoint.pt", 0
+    checkpoint, first_epoch = run.folder / "checkpoint.pt", 0
     if checkpoint.exists():
         saved = torch.load(checkpoint)
-        first = saved["epoch"]
+        first_epoch = saved["epoch"]
         tuned.load_state_dict(saved["tuned"])
         optimizer.load_state_dict(saved["optimizer"])
         surgery.load_state_dict(saved["surgery"])
         torch.set_rng_state(saved["random"])
 
-    for epoch in range(first, run.settings["epochs"]):
+    for epoch in range(first_epoch, run.settings["epochs"]):
         for rows in train[torch.randperm(len(train))].split(64):
             surgery.backward(main_loss(rows), aux_loss())
             surgery.apply()

@@ -21,13 +21,13 @@ from gradsurgery import lab
 )
 def least_squares(run):
     """Least squares with a guess."""
-    random = np.random.default_rng(run.seed)
-    x, truth = random.normal(size=(200, 5)), np.arange(5.0)
-    y = x @ truth + random.normal(size=200)
+    rng = np.random.default_rng(run.seed)
+    x, truth = rng.normal(size=(200, 5)), np.arange(5.0)
+    y = x @ truth + rng.normal(size=200)
     guess, weights = truth + 1, np.zeros(5)
     step = gs.Reference(run.method)
     for number in range(run.settings["steps"]):
-        rows = random.integers(0, 100, 10)  # the second half is held out
+        rows = rng.integers(0, 100, 10)  # the second half is held out
         main = x[rows].T @ (x[rows] @ weights - y[rows]) / len(rows)
         weights = weights - run.settings["rate"] * step(main, weights - guess)
         run.progress = (number + 1) / run.settings["steps"]

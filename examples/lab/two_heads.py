@@ -1,4 +1,4 @@
-"""Two heads on a trunk, in PyTorch: read a digit (main), and tell whether it is odd (aux).
+"""Two heads on a trunk, in PyTorch: recognise a digit (main), and whether it is odd (aux).
 
     python examples/lab/two_heads.py
     gradsurgery sweep examples/lab/two_heads.py:two_heads --lams relative:0.1:1:3log

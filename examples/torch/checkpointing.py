@@ -36,16 +36,16 @@ def half_square(model: nn.Module) -> torch.Tensor:
     return 0.5 * sum(parameter.square().sum() for parameter in model.parameters())
 
 
-checkpoint, first = Path("checkpoint.pt"), 0
+checkpoint, first_epoch = Path("checkpoint.pt"), 0
 if checkpoint.exists():
     saved = torch.load(checkpoint)
-    first = saved["epoch"]
+    first_epoch = saved["epoch"]
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])  # and the surgery
     torch.set_rng_state(saved["random"])
-    print(f"continuing after epoch {first}")
+    print(f"continuing after epoch {first_epoch}")
 
-for epoch in range(first, 15):
+for epoch in range(first_epoch, 15):
     for images, labels in loader:
         surgery.backward(cross_entropy(model(images), labels), half_square(model))
         surgery.apply()
@@ -55,7 +55,7 @@ for epoch in range(first, 15):
         "epoch": epoch + 1,
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "random": torch.get_rng_state(),  # of dropout, augmentation and the order of the batches
+        "random": torch.get_rng_state(),  # for dropout, augmentation and the order of the batches
     }
     torch.save(state, "new.pt")
     os.replace("new.pt", checkpoint)  # a kill leaves the old checkpoint or the new one

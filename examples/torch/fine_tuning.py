@@ -1,4 +1,4 @@
-"""Fine-tuning without forgetting: learn a new task (main), and keep answering as the base does on old data (aux).
+"""Fine-tuning without forgetting: learn a new task (main), and keep the base model's outputs on old data (aux).
 
     python examples/torch/fine_tuning.py
 
@@ -20,7 +20,7 @@ x, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.
 order = torch.randperm(len(y))
 train, test = order[:1297], order[1297:]
 turned = torch.rot90(x.view(-1, 8, 8), dims=(1, 2)).flatten(1)
-kept = train[:100]  # old images that are still at hand
+kept = train[:100]  # old images that are still available
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
@@ -32,7 +32,7 @@ for _ in range(15):  # pretraining, the plain way
 
 
 def accuracy(images: torch.Tensor) -> float:
-    """The share of the test images that the model gets right."""
+    """The accuracy on the test images."""
     with torch.no_grad():
         return (model(images[test]).argmax(1) == y[test]).float().mean().item()
 
@@ -40,7 +40,7 @@ def accuracy(images: torch.Tensor) -> float:
 print(f"before: new {accuracy(turned):.3f}, old {accuracy(x):.3f}")
 
 with torch.no_grad():
-    target = model(x[kept]).log_softmax(1)  # what the base answers
+    target = model(x[kept]).log_softmax(1)  # the base model's outputs
 surgery = gst.Surgery(model.parameters(), gs.bloop(lam=gs.relative(1.0), rho=0.05))
 for _ in range(15):
     for rows in train[torch.randperm(len(train))].split(64):

@@ -3,8 +3,8 @@
     python examples/torch/tensorboard_logging.py      (needs: pip install tensorboardX)
     tensorboard --logdir logs                         (needs: pip install tensorboard)
 
-``surgery.diagnostics()`` has means over all steps since the last call, so read it once for each point of the curve.
-``measure=True`` makes it complete.
+``surgery.diagnostics()`` has means over all steps since the last call, so call it once for each point of the curve.
+``measure=True`` adds cosines and the share of aux that was removed.
 """
 
 import torch

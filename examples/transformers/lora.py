@@ -4,7 +4,7 @@
 
 The auxiliary loss is the Kullback-Leibler divergence from the base, which is the model with its adapters off, on the
 training batch. ``outputs`` are those of the main loss, so the model with adapters makes one forward pass for both. The
-surgery, like the optimizer, holds state for the adapters alone. The base counts by 1 or 2, and the adapters learn to
+surgery, like the optimiser, holds state for the adapters alone. The base counts by 1 or 2, and the adapters learn to
 count by 1 or 3: without the auxiliary loss (λ = 0), the loss on the old task, counting by 2, ends at 3.2.
 """
 

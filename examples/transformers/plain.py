@@ -1,6 +1,8 @@
 """A plain ``Trainer`` script, for comparison: a small GPT-2 learns to count by 1 or 2; counting by 3 is tested too.
 
-python examples/transformers/plain.py
+    python examples/transformers/plain.py
+
+``trainer.py`` is the same script with counting by 3 as the auxiliary loss.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""``plain.py`` with an auxiliary dataset: a few sequences that count by 3 are learned beside, by Bloop.
+"""``plain.py`` with an auxiliary dataset: Bloop also learns a few sequences that count by 3.
 
     python examples/transformers/trainer.py
 

@@ -1,4 +1,4 @@
-"""``trainer.py`` with TRL's ``SFTTrainer``: fine-tuning on text, with a second corpus trained beside by Bloop.
+"""``trainer.py`` with TRL's ``SFTTrainer``: fine-tuning on text, with a second corpus as the auxiliary loss.
 
     pip install trl
     python examples/transformers/trl_sft.py
@@ -34,9 +34,9 @@ def counting(size: int, *steps: int) -> Dataset:
 
 
 set_seed(0)
-words = Tokenizer(models.WordLevel({**{str(n): n for n in range(NUMBERS)}, "<end>": NUMBERS}, unk_token="<end>"))
-words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>")
+word_level = Tokenizer(models.WordLevel({**{str(n): n for n in range(NUMBERS)}, "<end>": NUMBERS}, unk_token="<end>"))
+word_level.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=word_level, eos_token="<end>", pad_token="<end>")
 config = GPT2Config(
     vocab_size=NUMBERS + 1, n_positions=LENGTH + 1, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=NUMBERS
 )
