@@ -1,4 +1,4 @@
-"""The chart for the docs: what a step costs over the number of parameters and of levels, and compared its rivals."""
+"""The chart for the docs: what a step costs over the number of parameters and of levels, and beside TorchJD."""
 
 from pathlib import Path
 

@@ -111,8 +111,8 @@ def ratios(seconds: Mapping[str, list[float]], of: str, to: str) -> list[float]:
 def in_place_add(words: int) -> Action:
     """The yardstick: an addition in place, on all threads, that reads and writes about this many words in all.
 
-    It moves three words for each element. On machines where reading is the bottleneck and writing is free, no
-    combination of passes that reads six words for every two that it writes comes nearer than 1.1 times this.
+    It moves three words for each element. On machines where reading is the bottleneck and writing is free, passes that
+    read six words for every two that they write take at least 1.1 times as long.
     """
     a, b = torch.ones(max(words // 3, 1)), torch.ones(max(words // 3, 1))
     return lambda: (a.add_(b), None)[1]

@@ -1,8 +1,8 @@
 """An epoch of ``lipschitz`` at the scale ``laptop`` against a plain training script.
 
-The plain script computes norms by SVD, dispatches each step from Python, compiles anew in every epoch (as a sweep does
-that makes lam a constant of the program), and leaves linear algebra on all cores, which is the default; the lab uses
-one thread. The images are noise, which does not change the time.
+The plain script computes norms by SVD, dispatches each step from Python, recompiles in every epoch (as a sweep does
+that makes lam a compile-time constant), and leaves linear algebra on all cores, which is the default; the lab uses one
+thread. The images are noise, which does not change the time.
 """
 
 import time

@@ -42,7 +42,7 @@ def measure(plan: Plan) -> list[Measure]:
 
 
 def peak(step: Callable[[], None]) -> int:
-    """Peak of the bytes allocated during a step."""
+    """The peak number of bytes that a step allocates."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recording:
         step()
     events = [event for event in recording.profiler.kineto_results.events() if event.name() == "[memory]"]

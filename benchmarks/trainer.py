@@ -68,7 +68,7 @@ def make_batch() -> Batch:
 
 
 def log_partition(logits: Tensor) -> Tensor:
-    """An auxiliary loss of the outputs alone: keeps the softmax's normaliser near 1."""
+    """An auxiliary loss on the outputs alone: it keeps the softmax's normaliser near 1."""
     return logits.logsumexp(-1).square().mean()
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of the method pages, each method in conflict and in agreement, and that of the landing page.
+"""Draw the pictures of the method pages, each method in conflict and in agreement, and that of the landing page.
 
     python docs/methods/figures.py
 
