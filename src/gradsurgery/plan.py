@@ -13,8 +13,9 @@ Front ends keep averages corrected for their start at zero. With mass_t the movi
 so that the first average is the first gradient. Uncorrected it would be rho times that, and its square would underflow
 long before the gradient's does.
 
-A step is sound if every inner product, |g|^2 of each gradient that enters an average, and every weight are finite. In
-an unsound step the weight of main is NaN, so that a guard such as a ``GradScaler`` skips the step.
+A step is sound if every inner product, |g|^2 of each gradient that enters an average, and every weight are finite. A
+gradient that is part of no inner product, as in mixed training, is checked by its |g|^2. In an unsound step the weight
+of main is NaN, so that a guard such as a ``GradScaler`` skips the step.
 """
 
 from collections.abc import Callable
@@ -97,8 +98,10 @@ def plan(
     method = method.resolve_lam(step)
     direction, memory = method.direction(step), method.remember(step)
 
-    for name in names[: len(averages)]:
-        gram.product(name, name)
+    used = {name for pair in gram.products for name in pair}
+    for position, name in enumerate(names[: 1 + aux_count]):
+        if position < len(averages) or name not in used:
+            gram.product(name, name)
     # as computed, not from gram.products: XLA computes NaN * False as 0
     numbers = [*computed, *direction.weights.values(), *memory]
     for u, v in combinations_with_replacement(names, 2) if measure else ():

@@ -74,8 +74,8 @@ def test_the_square_of_each_gradient_that_enters_an_average_is_computed(method, 
     assert all((name, name) in products for name in averaged)
 
 
-def test_mixed_needs_no_inner_product():
-    assert not required_products(gs.mixed(lam=0.1), 1)
+def test_mixed_needs_inner_products_to_notice_non_finite_gradients_only():
+    assert required_products(gs.mixed(lam=0.1), 1) == [("main", "main"), ("aux", "aux")]
 
 
 def test_diagnostics_cost_no_inner_product_unless_measure_is_set():

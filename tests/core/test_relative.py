@@ -69,7 +69,7 @@ def test_relative_adds_the_squared_lengths_that_the_method_does_not_compute():
         relative = type(method)(**{**vars(method), "lam": gs.relative(0.3)})
         return set(required_products(relative, 1)) - set(required_products(method, 1))
 
-    assert extra(gs.mixed(lam=0.1)) == {("main", "main"), ("aux", "aux")}
+    assert extra(gs.mixed(lam=0.1)) == set()
     assert extra(gs.bloop(lam=0.1)) == {("aux", "aux")}
     assert extra(gs.bloop(lam=0.1, rho=None)) == {("aux", "aux")}
     assert extra(gs.dynamic_barrier(lam=0.1)) == {("aux", "aux")}

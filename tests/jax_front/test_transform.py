@@ -201,6 +201,7 @@ def test_an_unsound_step_changes_no_state_and_is_skipped_by_apply_if_finite(meth
         broken[place]["w1"] = broken[place]["w1"].at[1].set(bad)
         updates, after = update(broken[0], state, PARAMS, aux=tuple(broken[1:]))
         assert not flat(updates).any()
+        assert not gsj.diagnostics(after)["sound"]
         assert int(after[0].steps) == int(state[0].steps) + 1
         for name in ("averages", "mass", "memory"):
             jax.tree.map(assert_array_equal, getattr(after[0], name), getattr(state[0], name))
