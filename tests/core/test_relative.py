@@ -14,7 +14,7 @@ HISTORY = np.random.default_rng(0).normal(size=(4, 2, 5))
 
 @pytest.mark.parametrize("rho", [None, 0.1])
 @pytest.mark.parametrize("constructor", CONSTRUCTORS)
-def test_a_step_equals_one_with_the_plain_weight(constructor, rho):
+def test_a_step_equals_that_of_the_equivalent_absolute_lam(constructor, rho):
     options = {} if constructor is gs.mixed else {"rho": rho}
     relative = gs.Reference(constructor(lam=gs.relative(0.3), **options))
     lams = [0.3 * norm(main) / norm(aux) for main, aux in HISTORY]
@@ -36,8 +36,8 @@ def test_each_level_may_have_its_own_weight():
     step = gs.Reference(gs.mixed(lam=(gs.relative(0.5), 0.1)))
     assert_allclose(step(main, aux, aux2), main + 0.5 * norm(main) / norm(aux) * aux + 0.1 * aux2)
     levels = gs.Reference(gs.bloop(lam=(gs.relative(0.5), 0.1), rho=None))
-    above = 0.5 * norm(main) / norm(aux) * gs.reject(aux, main)
-    assert_allclose(levels(main, aux, aux2), main + above + 0.1 * gs.reject(aux2, main, aux))
+    first_level = 0.5 * norm(main) / norm(aux) * gs.reject(aux, main)
+    assert_allclose(levels(main, aux, aux2), main + first_level + 0.1 * gs.reject(aux2, main, aux))
     shared = gs.Reference(gs.mixed(lam=gs.relative(0.5)))
     expected = main + 0.5 * norm(main) * (aux / norm(aux) + aux2 / norm(aux2))
     assert_allclose(shared(main, aux, aux2), expected)
@@ -65,18 +65,18 @@ def test_nan_is_unsound_and_not_an_error():
 
 
 def test_relative_adds_the_squared_lengths_that_the_method_does_not_compute():
-    def extra(method):
+    def added_products(method):
         relative = type(method)(**{**vars(method), "lam": gs.relative(0.3)})
         return set(required_products(relative, 1)) - set(required_products(method, 1))
 
-    assert extra(gs.mixed(lam=0.1)) == set()
-    assert extra(gs.bloop(lam=0.1)) == {("aux", "aux")}
-    assert extra(gs.bloop(lam=0.1, rho=None)) == {("aux", "aux")}
-    assert extra(gs.dynamic_barrier(lam=0.1)) == {("aux", "aux")}
-    assert extra(gs.pcgrad(lam=0.1)) == set()
+    assert added_products(gs.mixed(lam=0.1)) == set()
+    assert added_products(gs.bloop(lam=0.1)) == {("aux", "aux")}
+    assert added_products(gs.bloop(lam=0.1, rho=None)) == {("aux", "aux")}
+    assert added_products(gs.dynamic_barrier(lam=0.1)) == {("aux", "aux")}
+    assert added_products(gs.pcgrad(lam=0.1)) == set()
 
 
-def test_removed_is_relative_to_the_weighed_aux():
+def test_removed_is_a_share_of_the_weighted_aux():
     main, aux = np.random.default_rng(0).normal(size=(2, 7))
     vectors = {"main": main, "aux": 1e6 * aux}
     method = gs.bloop(lam=gs.relative(0.3), rho=None)

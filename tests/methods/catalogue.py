@@ -33,7 +33,7 @@ def variants(name: str) -> Iterator[tuple[str, Method, int]]:
 
 ALL: dict[str, tuple[Method, int]] = {
     **{label: (method, aux_count) for name in gs.METHODS for label, method, aux_count in variants(name)},
-    "bloop quick average": (gs.bloop(lam=2.0, rho=0.5), 1),
+    "bloop large rho": (gs.bloop(lam=2.0, rho=0.5), 1),
     "bloop schedules": (gs.bloop(lam=schedule, rho=schedule), 1),
     "gradvac schedule": (gs.gradvac(beta=schedule), 1),
     "barrier half": (gs.barrier(psi=lambda main, aux: 0.5 * (main @ main)), 1),
@@ -42,7 +42,7 @@ ALL: dict[str, tuple[Method, int]] = {
     "bloop two levels": (gs.bloop(lam=(0.3, 0.2), rho=0.1), 2),
     "bloop three levels": (gs.bloop(lam=(0.3, 0.2, 0.1), rho=0.1), 3),
     "bloop two levels full batch": (gs.bloop(lam=(0.3, 0.2), rho=None), 2),
-    "mixed each": (gs.mixed(lam=(0.3, 0.2)), 2),
+    "mixed lam for each": (gs.mixed(lam=(0.3, 0.2)), 2),
     "mixed two relative": (gs.mixed(lam=gs.relative(0.3)), 2),
     "metabalance three": (gs.metabalance(), 3),
 }

@@ -56,17 +56,17 @@ def test_an_unsound_step_changes_no_state_and_returns_nan(method, aux_count, bad
     for place in range(1 + aux_count):
         gradients = rng.normal(size=(1 + aux_count, 4))
         gradients[place, 2] = bad
-        check_unsound(method, rng.normal(size=(1 + aux_count, 4)), gradients)
+        assert_unsound(method, rng.normal(size=(1 + aux_count, 4)), gradients)
 
 
 @every_method
 def test_a_step_whose_inner_products_overflow_is_unsound(method, aux_count):
     if required_products(method, aux_count):
         rng = np.random.default_rng(0)
-        check_unsound(method, *rng.normal(size=(2, 1 + aux_count, 4)) * np.array([1.0, 1e200]).reshape(2, 1, 1))
+        assert_unsound(method, *rng.normal(size=(2, 1 + aux_count, 4)) * np.array([1.0, 1e200]).reshape(2, 1, 1))
 
 
-def check_unsound(method, first, second):
+def assert_unsound(method, first, second):
     step = gs.Reference(method)
     step(*first)
     before = step.state

@@ -76,7 +76,7 @@ def test_conditioning_direction_is_a_and_lam_b(a, b, lam):
     np.testing.assert_allclose(d, [a, lam * b], rtol=1e-13, atol=1e-14 * (1 + lam * (a + 1)))
 
 
-def test_bloop_finds_the_bilevel_solution_whatever_lam_and_mixed_training_does_not():
+def test_bloop_finds_the_bilevel_solution_for_every_lam_and_mixed_training_for_none():
     start = np.array([0.7, -1.0])
     for lam in (0.1, 0.5, 1.0):
         bloop, mixed = (
@@ -117,7 +117,7 @@ def test_bloop_with_noise_still_minimises_main_on_opposed_losses_where_mixed_tra
 # Noise: section "Stochastic extension"
 
 
-def test_projection_on_noisy_gradients_tends_to_none_at_all():
+def test_projection_on_noisy_gradients_vanishes_as_the_noise_grows():
     """Figure "Effect of randomness": E[pi(aux; main + sigma noise)] goes from pi(aux; main) to (1 - 1/p) aux."""
     p, draws = 100, 10_000
     rng = np.random.default_rng(0)
@@ -141,12 +141,13 @@ MAIN, AUX, OFF = np.array([[1.0, 0.5, 0.0, -0.5], [-2.0, 1.0, 0.5, 0.0], [-0.5, 
 
 
 def directions(step, draws=4000):
-    """Directions for random batches around MAIN and AUX, each from the present state of ``step``."""
+    """Directions for random batches around MAIN and AUX, each from the current state of ``step``."""
     rng, state = np.random.default_rng(1), step.state
     results = []
-    for shared, own in rng.normal(size=(draws, 2, 4)):  # the losses share a batch, so that their noise is correlated
+    # the losses share a batch, so their noise is correlated
+    for shared, aux_alone in rng.normal(size=(draws, 2, 4)):
         step.state = state
-        results.append(step(MAIN + shared, AUX + shared + own))
+        results.append(step(MAIN + shared, AUX + shared + aux_alone))
     return np.array(results)
 
 
@@ -166,8 +167,8 @@ def test_direction_is_unbiased_with_the_average_and_biased_without():
     """E[d] = g_main + lam pi(g_aux; average), since the average does not depend on the batch."""
     step, average = warm_bloop(lam=0.7)
     assert standard_errors(directions(step), MAIN + 0.7 * reject(AUX, average)).max() < 4
-    simple = directions(gs.Reference(gs.bloop(lam=0.7, rho=None)))
-    assert standard_errors(simple, MAIN + 0.7 * reject(AUX, MAIN)).max() > 10
+    without_average = directions(gs.Reference(gs.bloop(lam=0.7, rho=None)))
+    assert standard_errors(without_average, MAIN + 0.7 * reject(AUX, MAIN)).max() > 10
 
 
 def test_expected_decrease_of_main_has_a_minus_before_its_last_term():
@@ -188,14 +189,14 @@ TORUS = Torus(np.array([1.5, 0.5, 0.2, 0.3]))
 def test_small_direction_means_nearly_stationary_for_the_bilevel_problem(lam):
     """|d| <= eps gives |g_main| <= eps and |g_aux - H v| <= (1/lam + M c^2 |g_aux| / 2) eps."""
     points = TORUS.draw_points(np.random.default_rng(2), 400)
-    solved = TORUS.solution + 1e-4 * TORUS.multiplier
-    for theta in [*points, solved]:
+    near_solution = TORUS.solution + 1e-4 * TORUS.multiplier
+    for theta in [*points, near_solution]:
         assert norm(theta - nearest(theta)) <= ERROR_BOUND * norm(TORUS.gradients(theta)[0])
         assert max(TORUS.stationarity(theta, lam)) <= 1 + 1e-9
-    # the bound is not vacuous: without the multiplier it would not hold at `solved`
-    main, aux = TORUS.gradients(solved)
-    v = (aux @ main) / (main @ main) * (solved - nearest(solved))
-    assert norm(aux) * TORUS.stationarity(solved, lam)[1] > 10 * norm(aux - hessian(solved) @ v)
+    # the bound is not vacuous: without the multiplier it would not hold at `near_solution`
+    main, aux = TORUS.gradients(near_solution)
+    v = (aux @ main) / (main @ main) * (near_solution - nearest(near_solution))
+    assert norm(aux) * TORUS.stationarity(near_solution, lam)[1] > 10 * norm(aux - hessian(near_solution) @ v)
 
 
 def test_direction_vanishes_towards_a_bilevel_solution_along_its_multiplier_only():

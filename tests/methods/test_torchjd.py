@@ -21,20 +21,20 @@ pairs = arrays(np.float64, st.tuples(st.just(2), st.integers(2, 6)), elements=st
 angled_pairs = pairs.filter(lambda pair: abs(gs.cos(*pair)) < 0.99)
 
 
-def aggregated(aggregator, pair):
+def aggregate(aggregator, pair):
     return aggregator(torch.from_numpy(pair)).numpy()
 
 
 @given(pairs)
 def test_pcgrad(pair):
-    expected = aggregated(aggregation.PCGrad(), pair)
+    expected = aggregate(aggregation.PCGrad(), pair)
     assert_allclose(gs.Reference(gs.pcgrad(lam=1.0))(*pair), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(pairs)
 def test_mgda(pair):
     """Compared by length: if the gradients are almost equal, every combination of them is almost the shortest."""
-    expected = aggregated(aggregation.MGDA(epsilon=1e-9), pair)
+    expected = aggregate(aggregation.MGDA(epsilon=1e-9), pair)
     direction = gs.Reference(gs.mgda())(*pair)
     assert_allclose(direction, expected, atol=1e-6)
     assert np.linalg.norm(direction) <= np.linalg.norm(expected) + 1e-9
@@ -44,4 +44,4 @@ def test_mgda(pair):
 def test_gradvac(history, beta):
     step, aggregator = gs.Reference(gs.gradvac(beta=beta)), aggregation.GradVac(beta=beta)
     for pair in history:
-        assert_allclose(step(*pair), aggregated(aggregator, pair), rtol=1e-5, atol=1e-5)
+        assert_allclose(step(*pair), aggregate(aggregator, pair), rtol=1e-5, atol=1e-5)
