@@ -99,7 +99,7 @@ def test_optax_multi_steps_is_refused_with_its_replacement():
 def test_bad_arguments_get_one_sentence():
     with pytest.raises(ValueError, match="an integer of at least 1, but got 0"):
         gsj.accumulate(optax.sgd(0.1), every=0)
-    tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=np.int64(2))  # an integer of numpy is not a mistake
+    tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=np.int64(2))  # a NumPy integer is fine
     with pytest.raises(ValueError, match="made for aux_count=1, but got 2"):
         tx.update(PARAMS, tx.init(PARAMS), aux=(PARAMS, PARAMS))
     with pytest.raises(TypeError, match="aux is missing"):

@@ -15,10 +15,10 @@ from gradsurgery.jax.cpu_in_place import combine_and_update
 from tests.methods.catalogue import everything
 
 
-def history(steps=6, length=12, faded=()):
-    """Gradients of main and aux; from each step in ``faded`` on, a million times as long as before."""
+def history(steps=6, length=12, jumps=()):
+    """Gradients of main and aux, which grow a millionfold at each step in ``jumps``: the average fades beside them."""
     gradients = np.random.default_rng(0).normal(size=(steps, 2, length)) + 0.3
-    for step in faded:
+    for step in jumps:
         gradients[step:] *= 1e6
     return gradients.astype(np.float32)
 
@@ -47,8 +47,8 @@ def pretend_accelerator(monkeypatch):
 
 def assert_as_reference(method, gradients):
     reference = gs.Reference(method)
-    for now, (direction, *averages) in zip(gradients, run(gsj.surgery(method), gradients), strict=True):
-        expected = reference(*now.astype(np.float64))
+    for pair, (direction, *averages) in zip(gradients, run(gsj.surgery(method), gradients), strict=True):
+        expected = reference(*pair.astype(np.float64))
         assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
         for average, expected_average in zip(averages, reference.state.corrected, strict=True):
             assert_allclose(average, expected_average, atol=1e-5 * np.linalg.norm(expected_average))
@@ -69,16 +69,16 @@ class follower(gs.Method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faded", [(), (3,)], ids=["usual", "faded"])
+@pytest.mark.parametrize("jumps", [(), (3,)], ids=["usual", "faded"])
 @pytest.mark.parametrize(
     "method", [everything(), follower(), gs.bloop(lam=0.5, rho=1.0), gs.bloop(lam=100.0, rho=0.3)], ids=repr
 )
-def test_any_weights_give_the_reference_result(method, faded):
-    assert_as_reference(method, history(faded=faded))
+def test_any_weights_give_the_reference_result(method, jumps):
+    assert_as_reference(method, history(jumps=jumps))
 
 
 def test_a_bfloat16_aux_costs_main_no_digits():
-    gradients = history(faded=[3])
+    gradients = history(jumps=[3])
     gradients[:, 1] = gradients[:, 1].astype(jnp.bfloat16)
     tx, reference = gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), gs.Reference(gs.bloop(lam=0.5, rho=0.1))
     state = tx.init(jnp.zeros(12))
@@ -88,9 +88,9 @@ def test_a_bfloat16_aux_costs_main_no_digits():
         assert_allclose(direction, expected, atol=1e-5 * np.linalg.norm(expected))
 
 
-def test_the_pass_for_accelerators_gives_the_same(monkeypatch):
+def test_the_pass_for_accelerators_gives_the_same_results(monkeypatch):
     """The third step is unsound; in the fifth the average is much shorter than its gradient."""
-    gradients, tx = history(faded=[4]), gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
+    gradients, tx = history(jumps=[4]), gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
     gradients[2, 0, 0] = np.nan
     on_cpu = run(tx, gradients)
     pretend_accelerator(monkeypatch)
@@ -110,8 +110,8 @@ def test_training_can_be_differentiated(mode, monkeypatch):
     def last_direction(lam, rho, gradients):
         tx = gsj.surgery(gs.bloop(lam=lam, rho=rho))
 
-        def step(state, now):
-            direction, state = tx.update(now[0], state, aux=now[1])
+        def step(state, pair):
+            direction, state = tx.update(pair[0], state, aux=pair[1])
             return state, direction
 
         return jax.lax.scan(step, tx.init(gradients[0, 0]), gradients)[1][-1]
@@ -131,19 +131,19 @@ def test_training_can_be_differentiated(mode, monkeypatch):
 
 
 def test_the_loop_runs_in_the_first_step_and_where_an_average_has_faded(monkeypatch):
-    seen, loop = [], jax.lax.while_loop
+    flags, loop = [], jax.lax.while_loop
 
     def while_loop(condition, body, state):
-        jax.debug.callback(lambda flag: seen.append(float(flag)), state[-1], ordered=True)
+        jax.debug.callback(lambda flag: flags.append(float(flag)), state[-1], ordered=True)
         return loop(condition, body, state)
 
     monkeypatch.setattr(jax.lax, "while_loop", while_loop)
-    run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), history(faded=[4]))
+    run(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), history(jumps=[4]))
     jax.effects_barrier()
-    assert seen == [1, 0, 0, 0, 1, 0]
+    assert flags == [1, 0, 0, 0, 1, 0]
 
 
-def test_outside_of_jit_nothing_is_compiled_again():
+def test_outside_jit_nothing_is_recompiled():
     tx = gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
     state = tx.init(jnp.zeros(12))
     for main, aux in jnp.asarray(history()):
@@ -151,15 +151,15 @@ def test_outside_of_jit_nothing_is_compiled_again():
     assert combine_and_update._cache_size() == 1
 
 
-def test_averages_are_recovered_by_the_rounded_numbers_that_updated_them():
+def test_averages_are_recovered_with_the_rounded_weights_that_updated_them():
     """With 64 bits enabled, a Python rho has more digits than float32 gradients."""
     method, gradients = gs.bloop(lam=1.0, rho=0.9999), history(steps=3)
     gradients[2] *= 1e-4
     reference = gs.Reference(method)
     with jax.enable_x64(True):
         directions = [direction for direction, _ in run(gsj.surgery(method), gradients)]
-    for now, direction in zip(gradients, directions, strict=True):
-        expected = reference(*now.astype(np.float64))
+    for pair, direction in zip(gradients, directions, strict=True):
+        expected = reference(*pair.astype(np.float64))
         assert_allclose(direction, expected, atol=1e-6 * np.linalg.norm(expected))
 
 

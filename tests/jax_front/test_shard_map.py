@@ -1,4 +1,4 @@
-"""Inside ``shard_map``, where code sees one shard: inner products are summed over the axes that ``axis_name`` gives."""
+"""Inside ``shard_map``, where code sees one shard: inner products are summed over the axes in ``axis_name``."""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,8 @@ def run(method, axis_name, gradients, mesh_axes, specs, **options):
     return flat((direction, state.averages))
 
 
-def expect(method, gradients):
+def unsharded(method, gradients):
+    """What ``run`` returns, computed on one device."""
     tx = gsj.surgery(method)
     state = tx.init(gradients[0])
     for _ in range(3):
@@ -61,19 +62,19 @@ def draw(count, names):
 )
 def test_sharded_parameters_give_the_single_device_result(method, aux_count):
     gradients = draw(1 + aux_count, SHAPES)
-    assert_allclose(run(method, "x", gradients, *ONE_AXIS), expect(method, gradients), rtol=1e-4, atol=1e-5)
+    assert_allclose(run(method, "x", gradients, *ONE_AXIS), unsharded(method, gradients), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_mesh_of_two_axes_where_some_leaves_are_replicated_over_one():
     method, gradients = gs.bloop(lam=0.5, rho=0.1), draw(2, SHAPES)
-    assert_allclose(run(method, ("x", "y"), gradients, *TWO_AXES), expect(method, gradients), rtol=1e-4, atol=1e-5)
+    assert_allclose(run(method, ("x", "y"), gradients, *TWO_AXES), unsharded(method, gradients), rtol=1e-4, atol=1e-5)
 
 
-def test_without_checks_of_replication_every_leaf_counts_as_sharded():
+def test_without_replication_checks_every_leaf_counts_as_sharded():
     method, gradients = gs.bloop(lam=0.5, rho=0.1), draw(2, ["matrix", "rows"])
     sharded = run(method, "x", gradients, *ALL_SHARDED, check_vma=False)
-    assert_allclose(sharded, expect(method, gradients), rtol=1e-4, atol=1e-5)
+    assert_allclose(sharded, unsharded(method, gradients), rtol=1e-4, atol=1e-5)
 
 
 def test_without_axis_name_shard_map_refuses_a_state_that_differs_between_shards():

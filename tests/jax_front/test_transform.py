@@ -33,7 +33,7 @@ def draw_gradients(seed, sizes=(4, 3)):
 PARAMS = draw_gradients(99)
 
 
-def steps(tx, count, params=PARAMS, state=None, start=0):
+def train(tx, count, params=PARAMS, state=None, start=0):
     """Train for ``count`` jitted steps on gradients that depend on the parameters."""
 
     @jax.jit
@@ -61,7 +61,7 @@ def test_in_a_chain_the_optimiser_gets_the_direction(optimiser):
         direction = {"w0": direction[:4], "w1": direction[4:]}
         updates, state = optimiser.update(direction, state, params)
         params = optax.apply_updates(params, updates)
-    trained, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), optimiser), 5)
+    trained, _ = train(optax.chain(gsj.surgery(gs.bloop(lam=0.5, rho=0.1)), optimiser), 5)
     assert_allclose(flat(trained), flat(params), rtol=1e-4, atol=1e-6)
 
 
@@ -72,7 +72,7 @@ def test_clipping_before_the_surgery_clips_main():
 
 
 @pytest.mark.slow
-def test_another_traced_lam_or_rho_does_not_recompile():
+def test_changing_a_traced_lam_or_rho_does_not_recompile():
     compiled = 0
 
     @jax.jit
@@ -122,12 +122,12 @@ def test_schedules_get_the_number_of_steps():
 
 @pytest.mark.slow
 def test_vmap_over_lam_trains_each_lane_as_if_alone():
-    def train(lam):
-        params, _ = steps(optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=0.1)), optax.adam(0.1)), 3)
+    def train_with(lam):
+        params, _ = train(optax.chain(gsj.surgery(gs.bloop(lam=lam, rho=0.1)), optax.adam(0.1)), 3)
         return params
 
     lams = jnp.array([0.0, 0.1, 1.0])
-    lanes, alone = jax.vmap(train)(lams), jax.jit(train)
+    lanes, alone = jax.vmap(train_with)(lams), jax.jit(train_with)
     for lane, lam in enumerate(lams):
         assert_allclose(flat(jax.tree.map(lambda leaf: leaf[lane], lanes)), flat(alone(lam)), rtol=1e-4, atol=1e-6)  # noqa: B023
 
@@ -180,13 +180,13 @@ def test_parameters_sharded_over_8_devices_give_the_single_device_result(method,
 @pytest.mark.parametrize("method", [gs.bloop(lam=0.1), gs.gradvac()], ids=repr)
 def test_a_state_saved_with_orbax_resumes_bit_for_bit(method, tmp_path):
     tx = optax.chain(gsj.surgery(method), optax.adam(0.1))
-    params, state = steps(tx, 3)
+    params, state = train(tx, 3)
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "state", (params, state))
     with ocp.StandardCheckpointer() as checkpointer:
         restored = checkpointer.restore(tmp_path / "state", jax.eval_shape(lambda: (PARAMS, tx.init(PARAMS))))
-    straight, _ = steps(tx, 3, params, state, start=3)
-    resumed, _ = steps(tx, 3, *restored, start=3)
+    straight, _ = train(tx, 3, params, state, start=3)
+    resumed, _ = train(tx, 3, *restored, start=3)
     assert_array_equal(flat(resumed), flat(straight))
 
 

@@ -22,8 +22,8 @@ def compiled_run(method):
     """A run as one ``scan``; compiled once for all tests of a method with gradients of the same shapes."""
     tx = gsj.surgery(method)
 
-    def step(state, now):
-        direction, state = tx.update(now[0], state, aux=now[1:])
+    def step(state, current):
+        direction, state = tx.update(current[0], state, aux=current[1:])
         return state, (direction, state.averages)
 
     return jax.jit(
@@ -47,7 +47,7 @@ def run_jax(method, gradients, like, dtype):
 
 def run_reference(method, gradients):
     step = gs.Reference(method)
-    results = [(step(*now), step.state.corrected) for now in gradients]
+    results = [(step(*current), step.state.corrected) for current in gradients]
     return np.array([direction for direction, _ in results]), [
         np.array(average) for average in zip(*(averages for _, averages in results), strict=True)
     ]
