@@ -1,4 +1,4 @@
-"""Settings for the whole test run, made before jax starts."""
+"""Settings for the whole test run; those of JAX have to precede its first use."""
 
 import os
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ from hypothesis import settings
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("project")
 
-if find_spec("jaxlib"):  # not jax: the folder of its tests would be found
+if find_spec("jax"):
     import jax
 
     jax.config.update("jax_num_cpu_devices", 8)
@@ -20,7 +20,7 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_modifyitems(items):
-    """Start with the files that have the most slow tests, so that several workers end at about the same time."""
+    """Start with the files that have the most slow tests, so that all workers finish at about the same time."""
     slow = {}
     for item in items:
         slow[item.path] = slow.get(item.path, 0) + (item.get_closest_marker("slow") is not None)
