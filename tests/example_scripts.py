@@ -1,4 +1,4 @@
-"""Running the scripts in examples/ as they stand, in this process: a new process would spend its time on imports."""
+"""Run the scripts in examples/ unchanged, in this process: a new one would spend its time on imports."""
 
 import re
 import runpy
@@ -17,7 +17,7 @@ RECIPES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "recipe
 
 @cache
 def printed_text(name: str) -> str:
-    """What a script prints when it is run in an empty folder, for example "torch/plain"."""
+    """What a script such as "torch/plain" prints when it is run in an empty folder."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()) as output:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     text = output.getvalue()
@@ -31,7 +31,7 @@ def compare_with_page(name: str, text: str) -> None:
     shown = re.search(section, RECIPES, re.DOTALL | re.MULTILINE)
     if shown:
         lines = shown[1].splitlines()
-        last = text.splitlines()[-len(lines) :]  # a trainer prints logs before
+        last = text.splitlines()[-len(lines) :]  # a trainer prints its logs first
         assert numbers("\n".join(last)) == pytest.approx(numbers(shown[1]), rel=0.25), f"docs/recipes shows {lines}"
 
 
@@ -40,12 +40,12 @@ def numbers(text: str) -> dict[str, float]:
     return {words: float(number) for words, number in re.findall(r"([a-z][a-z ]*) (\d+(?:\.\d+)?)", text)}
 
 
-def printed(name: str) -> dict[str, float]:
+def printed_numbers(name: str) -> dict[str, float]:
     """The numbers that a script prints, by the words before each."""
     return numbers(printed_text(name))
 
 
-def code(name: str) -> list[str]:
+def code_lines(name: str) -> list[str]:
     """The lines of a script, without its docstring, imports and empty lines."""
     text = (EXAMPLES / f"{name}.py").read_text().split('"""', 2)[2]
     return [line for line in text.splitlines() if line and not line.startswith(("import ", "from "))]

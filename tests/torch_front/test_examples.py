@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.example_scripts import EXAMPLES, code, compare_with_page, numbers, printed, printed_text
+from tests.example_scripts import EXAMPLES, code_lines, compare_with_page, numbers, printed_numbers, printed_text
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-TOGETHER = ["torch/ddp", "torch/fsdp2", "torch/accelerate_loop"]
-"""The scripts for two processes."""
+FOR_TWO_PROCESSES = ["torch/ddp", "torch/fsdp2", "torch/accelerate_loop"]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +45,7 @@ def test_every_example_is_run():
 
 
 def test_the_regulariser_differs_from_the_plain_loop_by_three_lines():
-    difference = [line for line in ndiff(code("torch/plain"), code("torch/regulariser")) if line[0] in "+-"]
+    difference = [line for line in ndiff(code_lines("torch/plain"), code_lines("torch/regulariser")) if line[0] in "+-"]
     assert [line[0] for line in difference] == ["+", "-", "+", "+"]
     assert [line.split("(")[0].split()[-1] for line in difference if line[0] == "+"] == [
         "gst.Surgery",
@@ -56,7 +55,7 @@ def test_the_regulariser_differs_from_the_plain_loop_by_three_lines():
 
 
 def test_bloop_reaches_a_lower_main_loss_than_the_plain_loop():
-    plain, bloop = printed("torch/plain"), printed("torch/regulariser")
+    plain, bloop = printed_numbers("torch/plain"), printed_numbers("torch/regulariser")
     assert plain["test accuracy"] > 0.9
     assert bloop["test accuracy"] > 0.94
     assert bloop["main"] < 0.5 * plain["main"]
@@ -66,13 +65,13 @@ def test_bloop_reaches_a_lower_main_loss_than_the_plain_loop():
 
 
 def test_a_small_dataset_is_learned_beside_a_large_one():
-    accuracy = printed("torch/two_datasets")
+    accuracy = printed_numbers("torch/two_datasets")
     assert accuracy["main"] > 0.92
     assert accuracy["aux"] > 0.65  # main alone: 0.41
 
 
 def test_two_heads_learn_from_one_trunk():
-    accuracy = printed("torch/two_heads")
+    accuracy = printed_numbers("torch/two_heads")
     assert accuracy["main"] > 0.92
     assert accuracy["aux"] > 0.88
 
@@ -86,21 +85,21 @@ def test_fine_tuning_learns_the_new_task_and_keeps_most_of_the_old_one():
 
 
 def test_the_student_learns_from_labels_and_teacher():
-    student = printed("torch/distillation")
+    student = printed_numbers("torch/distillation")
     assert student["test accuracy"] > 0.86
     assert student["main"] < 0.42  # labels alone: 0.46
     assert student["aux"] < 0.31  # labels alone: 0.33
 
 
 def test_three_losses_are_learned_by_their_rank():
-    final = printed("torch/three_losses")
+    final = printed_numbers("torch/three_losses")
     assert final["main"] > 0.92
     assert final["first"] > 0.85  # main alone: 0.48
     assert final["second"] < 56  # main alone: 58.3
 
 
 def test_mixed_precision_gives_similar_results():
-    bloop, amp = printed("torch/regulariser"), printed("torch/mixed_precision")
+    bloop, amp = printed_numbers("torch/regulariser"), printed_numbers("torch/mixed_precision")
     assert amp["test accuracy"] > 0.93
     assert amp["main"] == pytest.approx(bloop["main"], abs=0.03)
     assert amp["aux"] == pytest.approx(bloop["aux"], abs=4)
@@ -109,7 +108,7 @@ def test_mixed_precision_gives_similar_results():
 
 
 def test_accumulation_gives_similar_results():
-    bloop, accumulated = printed("torch/regulariser"), printed("torch/accumulation")
+    bloop, accumulated = printed_numbers("torch/regulariser"), printed_numbers("torch/accumulation")
     assert accumulated["test accuracy"] > 0.93
     assert accumulated["main"] == pytest.approx(bloop["main"], abs=0.03)
     assert accumulated["aux"] == pytest.approx(bloop["aux"], abs=4)
@@ -132,7 +131,7 @@ def test_a_run_that_is_stopped_ends_bit_for_bit_as_one_that_is_not(tmp_path, cap
     assert notice == "continuing after epoch 7"
     assert numbers_of_resumed == numbers_of_whole
     torch.testing.assert_close(resumed, whole, rtol=0, atol=0)
-    assert numbers(numbers_of_whole) == printed("torch/regulariser")
+    assert numbers(numbers_of_whole) == printed_numbers("torch/regulariser")
 
 
 def test_the_log_has_losses_and_diagnostics(monkeypatch, tmp_path):
@@ -162,22 +161,22 @@ def test_the_log_has_losses_and_diagnostics(monkeypatch, tmp_path):
 @pytest.mark.filterwarnings("default", "error:::gradsurgery")
 def test_lightning_gives_similar_results():
     pytest.importorskip("lightning")
-    assert printed("torch/lightning_module") == pytest.approx(printed("torch/regulariser"), rel=0.05)
+    assert printed_numbers("torch/lightning_module") == pytest.approx(printed_numbers("torch/regulariser"), rel=0.05)
 
 
 def test_accelerate_gives_similar_results_on_one_process(fresh_accelerate):
-    assert printed("torch/accelerate_loop") == pytest.approx(printed("torch/regulariser"), rel=0.05)
+    assert printed_numbers("torch/accelerate_loop") == pytest.approx(printed_numbers("torch/regulariser"), rel=0.05)
 
 
 @cache
 def printed_by_two_processes() -> dict[str, list[dict[str, float]]]:
     """The numbers that each of the two processes prints, by the name of the script."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in TOGETHER]
+        sockets = [stack.enter_context(socket.socket()) for _ in FOR_TWO_PROCESSES]
         for each in sockets:
             each.bind(("localhost", 0))
         ports = [each.getsockname()[1] for each in sockets]
-    scripts = [f"{port}={EXAMPLES / name}.py" for port, name in zip(ports, TOGETHER, strict=True)]
+    scripts = [f"{port}={EXAMPLES / name}.py" for port, name in zip(ports, FOR_TWO_PROCESSES, strict=True)]
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
     processes = [
         subprocess.Popen(
@@ -195,14 +194,14 @@ def printed_by_two_processes() -> dict[str, list[dict[str, float]]]:
         assert process.returncode == 0, stderr
         assert "gradsurgery" not in stderr  # no warning that points to our files
     texts = [[part.split("\n", 1)[1] for part in text.split("## ")[1:]] for text, _ in outputs]
-    for name, both in zip(TOGETHER, zip(*texts, strict=True), strict=True):
+    for name, both in zip(FOR_TWO_PROCESSES, zip(*texts, strict=True), strict=True):
         compare_with_page(name, "".join(both))
-    return {name: [numbers(text[index]) for text in texts] for index, name in enumerate(TOGETHER)}
+    return {name: [numbers(text[index]) for text in texts] for index, name in enumerate(FOR_TWO_PROCESSES)}
 
 
 @pytest.mark.parametrize("name", ["torch/ddp", "torch/fsdp2"])
 def test_two_processes_end_with_the_same_network(name):
-    bloop, (first, second) = printed("torch/regulariser"), printed_by_two_processes()[name]
+    bloop, (first, second) = printed_numbers("torch/regulariser"), printed_by_two_processes()[name]
     assert (first.pop("rank"), second.pop("rank")) == (0, 1)
     assert first == second
     assert first["test accuracy"] > 0.93
@@ -219,5 +218,5 @@ def test_accelerate_gives_similar_results_on_two_processes():
     pytest.importorskip("accelerate")
     first, second = printed_by_two_processes()["torch/accelerate_loop"]
     # the examples come in another order, which moves main by up to 7 %, and an odd last micro-batch counts half: 2 %
-    assert first == pytest.approx(printed("torch/regulariser"), rel=0.1)
+    assert first == pytest.approx(printed_numbers("torch/regulariser"), rel=0.1)
     assert second == {}  # only the first process prints
