@@ -1,4 +1,4 @@
-"""Accelerate: inside ``accelerator.accumulate``, micro-batches give the numbers of the large batch."""
+"""Accelerate: inside ``accelerator.accumulate``, micro-batches match the large batch."""
 
 import os
 import warnings
@@ -77,8 +77,8 @@ def train(run, rank=0, world=1, parts=PARTS, functions=True):
     return [parameter.detach().clone() for parameter in model.parameters()]
 
 
-def large_batches():
-    """The numbers of plain PyTorch with the whole batch."""
+def train_on_large_batches():
+    """The parameters after training in plain PyTorch, on whole batches."""
     model = make_model()
     surgery, optimiser = (
         gst.Surgery(model.parameters(), METHOD),
@@ -95,14 +95,16 @@ def large_batches():
 
 @pytest.mark.parametrize("functions", [True, False], ids=["functions", "tensors"])
 @pytest.mark.parametrize("scale", [None, 1024.0], ids=["no scaler", "scaler"])
-def test_micro_batches_give_the_numbers_of_the_large_batch(functions, scale):
+def test_micro_batches_match_the_large_batch(functions, scale):
     scaler = None if scale is None else torch.amp.GradScaler("cpu", init_scale=scale)
     actual = train(make_accelerated(scaler=scaler), functions=functions)
-    torch.testing.assert_close(actual, large_batches(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual, train_on_large_batches(), rtol=1e-5, atol=1e-6)
 
 
 def test_bfloat16_comes_close_to_the_large_batch():
-    torch.testing.assert_close(train(make_accelerated(precision="bf16")), large_batches(), rtol=0.05, atol=0.01)
+    torch.testing.assert_close(
+        train(make_accelerated(precision="bf16")), train_on_large_batches(), rtol=0.05, atol=0.01
+    )
 
 
 def test_without_the_accelerator_an_early_apply_is_refused():
@@ -144,10 +146,10 @@ def train_in_process(rank, scale):
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_numbers_of_the_large_batch(tmp_path):
+def test_two_processes_match_the_large_batch(tmp_path):
     tasks = {scale: partial(train_in_process, scale=scale) for scale in (None, 1024.0)}
     outcomes = run_tasks(tasks, tmp_path)
     for ranks in outcomes.values():
         for outcome in ranks:
             assert outcome.error is None
-            torch.testing.assert_close(outcome.parameters, large_batches(), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(outcome.parameters, train_on_large_batches(), rtol=1e-5, atol=1e-6)

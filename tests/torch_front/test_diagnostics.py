@@ -15,8 +15,8 @@ MAIN = [1.0, 0.0]
 AGAINST, ALONG, ACROSS = [-3.0, 4.0], [3.0, 4.0], [0.0, 5.0]
 
 
-def run(surgery, weight, *gradients, main=MAIN):
-    for aux in gradients:
+def run(surgery, weight, *aux_gradients, main=MAIN):
+    for aux in aux_gradients:
         weight.grad = None
         surgery.backward((weight * torch.tensor(main)).sum(), (weight * torch.tensor(aux)).sum())
         surgery.apply()
@@ -27,7 +27,7 @@ def make(method=None, **options):
     return gst.Surgery([weight], method or gs.bloop(lam=0.5, rho=0.5), **options), weight
 
 
-def floats(surgery):
+def read_diagnostics(surgery):
     return {name: value.item() for name, value in surgery.diagnostics().items()}
 
 
@@ -39,12 +39,12 @@ def test_means_are_over_the_steps_since_the_last_call(on_accelerator, monkeypatc
     run(surgery, weight, ACROSS)  # fills the average
     surgery.diagnostics()
     run(surgery, weight, AGAINST, ALONG, AGAINST, ACROSS)
-    means = floats(surgery)
+    means = read_diagnostics(surgery)
     expected = {"mean_conflict": 0.5, "mean_cos_main_aux": -0.15, "mean_removed": 0.45, "mean_sound": 1.0}
     assert {name: means[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert means["conflict"] == 0
     run(surgery, weight, AGAINST)
-    assert floats(surgery)["mean_conflict"] == 1
+    assert read_diagnostics(surgery)["mean_conflict"] == 1
     assert not any(name.startswith("mean") for name in surgery.diagnostics())
 
 
@@ -62,10 +62,10 @@ def test_means_keep_their_digits_in_long_runs(on_accelerator, monkeypatch):
     assert float(means.since_start()["cos"]) == pytest.approx(0.3 * (2**24 + 100) / 101, rel=1e-6)
 
 
-def test_the_share_in_conflict_needs_no_measure():
+def test_the_conflict_rate_needs_no_measure():
     surgery, weight = make()
     run(surgery, weight, ACROSS, AGAINST, ALONG, AGAINST)
-    assert floats(surgery)["mean_conflict"] == 0.5
+    assert read_diagnostics(surgery)["mean_conflict"] == 0.5
     assert "mean_removed" not in surgery.diagnostics()
 
 
@@ -76,19 +76,19 @@ def test_unsound_steps_are_not_counted(on_accelerator, monkeypatch):
     surgery, weight = make(measure=True)
     run(surgery, weight, ALONG, AGAINST)
     run(surgery, weight, AGAINST, AGAINST, main=[torch.inf, 0.0])
-    means = floats(surgery)
+    means = read_diagnostics(surgery)
     assert (means["sound"], means["mean_sound"], means["mean_conflict"]) == (0, 0.5, 0.5)
     assert means["mean_cos_main_aux"] == pytest.approx(0, abs=1e-6)
     run(surgery, weight, AGAINST, main=[torch.inf, 0.0])
-    assert floats(surgery)["mean_conflict"] != 0  # NaN: there was no sound step
+    assert read_diagnostics(surgery)["mean_conflict"] != 0  # NaN: there was no sound step
 
 
-def test_two_auxiliary_losses_have_a_share_each():
+def test_each_auxiliary_loss_has_its_own_conflict_rate():
     surgery, weight = make(gs.bloop(lam=(0.5, 0.5), rho=0.5))
     for _ in range(3):
         surgery.backward(*((weight * torch.tensor(gradient)).sum() for gradient in (MAIN, AGAINST, ALONG)))
         surgery.apply()
-    means = floats(surgery)
+    means = read_diagnostics(surgery)
     assert means["mean_conflict"] == pytest.approx(2 / 3)  # the first step has no average
     assert means["mean_conflict2"] == 0
 
@@ -129,7 +129,7 @@ def test_explain_has_a_line_for_each_group():
 
 
 def test_a_non_finite_step_is_skipped_without_a_scaler():
-    """The way that the README shows."""
+    """As the README shows."""
     surgery, weight = make()
     optimiser = torch.optim.Adam([weight], lr=0.1)
     before = []

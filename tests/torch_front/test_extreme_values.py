@@ -105,7 +105,7 @@ def test_a_weight_that_overflows_by_the_scale_makes_the_step_unsound(compiled):
     torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
 
 
-def part_left(scale, rho, compiled):
+def remaining_part(scale, rho, compiled):
     """The part of aux along the average that is left after the projection, in units of |aux| |average|."""
     surgery, parameter = make_surgery(gs.bloop(lam=1.0, rho=rho), compiled)
     main, aux = MAIN * scale, (MAIN + AUX) * scale
@@ -118,19 +118,19 @@ def part_left(scale, rho, compiled):
 @eager_and_compiled
 @pytest.mark.parametrize(("scale", "rho"), [(1e-17, 0.01), (1e-13, 1e-6), (1.0, 1e-6), (1e12, 0.01)])
 def test_tiny_gradients_are_projected_as_any_other(scale, rho, compiled):
-    assert abs(part_left(scale, rho, compiled)) < 1e-6
+    assert abs(remaining_part(scale, rho, compiled)) < 1e-6
 
 
 @eager_and_compiled
 @pytest.mark.parametrize("scale", [1e-19, 1e-20, 1e-21, 1e-22, 1e-25])
 def test_where_squares_underflow_nothing_is_rejected(scale, compiled):
     unprojected = float((MAIN + AUX) @ MAIN / ((MAIN + AUX).norm() * MAIN.norm()))
-    assert part_left(scale, 0.01, compiled) == pytest.approx(unprojected, rel=1e-4)
+    assert remaining_part(scale, 0.01, compiled) == pytest.approx(unprojected, rel=1e-4)
 
 
 @eager_and_compiled
 @pytest.mark.parametrize("rho", [0.999999, torch.tensor(0.999999, dtype=torch.float64)], ids=["number", "tensor"])
-def test_rho_close_to_1_keeps_the_old_average_to_7_digits(rho, compiled):
+def test_rho_close_to_1_keeps_the_digits_of_the_old_average(rho, compiled):
     surgery, parameter = make_surgery(gs.bloop(lam=1.0, rho=rho), compiled)
     step(surgery, parameter, torch.ones(1000), AUX)
     step(surgery, parameter, torch.zeros(1000), AUX)

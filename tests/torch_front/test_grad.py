@@ -51,7 +51,7 @@ def test_steps_without_zero_grad_add_up():
         torch.testing.assert_close(weight.grad, count * DIRECTION)
 
 
-def test_a_gradient_that_exists_is_written_in_place():
+def test_an_existing_gradient_is_updated_in_place():
     weight, surgery = make_surgery()
     weight.grad = buffer = torch.zeros(2)  # as zero_grad(set_to_none=False) leaves it
     surgery.backward(*losses(weight))
@@ -71,7 +71,7 @@ def test_without_a_gradient_the_direction_is_not_copied():
 
 
 def test_a_parameter_that_no_loss_reaches_keeps_its_gradient():
-    weight, surgery = make_surgery()
+    weight, _ = make_surgery()
     unreached = Parameter(torch.zeros(2))
     surgery = gst.Surgery([weight, unreached], METHOD)
     unreached.grad = OTHER.clone()
@@ -89,7 +89,7 @@ def test_a_sparse_gradient_is_added_to():
     torch.testing.assert_close(table.weight.grad, torch.tensor([[1.0, 1.0], [1.5, 1.5]]))
 
 
-def test_under_a_scaler_both_are_scaled():
+def test_under_a_scaler_the_direction_has_the_scale_of_other_gradients():
     weight, surgery = make_surgery()
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     scaler.scale((weight * OTHER).sum()).backward()

@@ -190,11 +190,11 @@ def test_bad_groups_get_one_sentence(params, error, sentence):
 
 
 def test_a_state_with_other_groups_is_refused():
-    one, two = gst.Surgery([W, V], gs.agem()), gst.Surgery([{"params": W, "method": gs.agem()}, V], gs.agem())
+    plain, grouped = gst.Surgery([W, V], gs.agem()), gst.Surgery([{"params": W, "method": gs.agem()}, V], gs.agem())
     with pytest.raises(ValueError, match="has 2 methods, but the state is of one"):
-        two.load_state_dict(one.state_dict())
+        grouped.load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match=r"has the keys method, .*, but got groups"):
-        one.load_state_dict(two.state_dict())
+        plain.load_state_dict(grouped.state_dict())
 
 
 def test_a_method_that_no_group_uses_cannot_be_assigned():

@@ -1,4 +1,4 @@
-"""Lightning: checkpoints carry the surgery that is attached to the optimiser, and DDP is right or refused."""
+"""Lightning: checkpoints carry the attached surgery, and DDP matches one process or is refused."""
 
 import warnings
 
@@ -21,7 +21,7 @@ class Module(lightning.LightningModule):
     """A small network trained by surgery.
 
     Args:
-        form: "tensors", "functions", or "announced": functions that tell Lightning of their backward pass.
+        form: "tensors", "functions", or "announced": functions that notify Lightning before their backward pass.
     """
 
     def __init__(self, form="tensors"):
@@ -78,7 +78,7 @@ def test_a_run_resumes_from_a_checkpoint_of_lightning(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["announced", "functions"])
-def test_under_ddp_the_announced_form_is_right_and_the_other_is_right_or_refused(form, tmp_path):
+def test_under_ddp_announced_functions_match_one_process_and_others_match_or_are_refused(form, tmp_path):
     alone, parallel, refused = Module(), Module(form), ""
     fit(alone, 1, tmp_path)
     try:

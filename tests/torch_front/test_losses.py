@@ -42,9 +42,9 @@ def test_losses_of_every_form_give_the_direction(losses):
 def test_a_loss_of_the_parameters_alone_gives_the_direction():
     model, method = make_model(), gs.bloop(lam=0.5, rho=None)
     surgery = gst.Surgery(model.parameters(), method)
-    for aux in (lambda: sum(p.square().sum() for p in model.parameters()) / 2,) * 2:
+    for _ in range(2):
         model.zero_grad()
-        surgery.backward(main_of(model(INPUTS)), aux)
+        surgery.backward(main_of(model(INPUTS)), lambda: sum(p.square().sum() for p in model.parameters()) / 2)
         surgery.apply()
         main = torch.cat([g.reshape(-1) for g in torch.autograd.grad(main_of(model(INPUTS)), model.parameters())])
         weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()])

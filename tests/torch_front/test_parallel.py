@@ -1,6 +1,6 @@
-"""Two processes: DDP and FSDP2 give the numbers of one process, or an error that says how to.
+"""Two processes under DDP and FSDP2 match one process, or raise an error with advice.
 
-Every order of forward and backward passes is right or refused: unsynchronised gradients are never used silently.
+This holds for every order of forward and backward passes: unsynchronised gradients are never used silently.
 """
 
 from functools import cache, partial
@@ -15,7 +15,6 @@ from tests.torch_front.workers import (
     OF_OUTPUT,
     WORLD,
     batch,
-    keep_plain_gradients,
     network,
     replicated_without_all_reduce,
     run_tasks,
@@ -23,6 +22,7 @@ from tests.torch_front.workers import (
     sharded_by_layer,
     sharded_over_two_meshes,
     sharded_with_unsynchronised_root,
+    step_with_plain_gradients,
     train,
     train_beside_ddp,
     train_on_gradients_of_equal_length,
@@ -196,7 +196,7 @@ def under_ddp(tmp_path_factory):
         "equal length": train_on_gradients_of_equal_length,
         **{
             f"plain gradients {position}, {wrapper}": partial(
-                keep_plain_gradients, wrap=WRAPPERS[wrapper]["wrap"], position=position
+                step_with_plain_gradients, wrap=WRAPPERS[wrapper]["wrap"], position=position
             )
             for position in ("before", "after")
             for wrapper in ("plain", "bucket views")
@@ -221,7 +221,7 @@ def under_fsdp(tmp_path_factory):
         **{name: partial(train, **case) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in WRONG_UNDER_FSDP.items()},
         **{
-            f"plain gradients {position}": partial(keep_plain_gradients, wrap=sharded_by_layer, position=position)
+            f"plain gradients {position}": partial(step_with_plain_gradients, wrap=sharded_by_layer, position=position)
             for position in ("before", "after")
         },
     }
@@ -243,8 +243,8 @@ def assert_same_numbers(actual, expected):
     torch.testing.assert_close(actual.averages, expected.averages, rtol=1e-9, atol=1e-12)
 
 
-def assert_right_or_refused(outcomes, case, advice=ADVICE):
-    """The numbers of one process, or an error before the first step that would differ."""
+def assert_matches_or_is_refused(outcomes, case, advice=ADVICE):
+    """Equal to one process, or an error before the first step that would differ."""
     for outcome in outcomes:
         if outcome.error is None:
             assert_same_numbers(outcome, one_process(case))
@@ -255,7 +255,7 @@ def assert_right_or_refused(outcomes, case, advice=ADVICE):
 
 
 @pytest.mark.parametrize("name", UNDER_DDP)
-def test_under_ddp_two_processes_get_the_numbers_of_one(under_ddp, name):
+def test_under_ddp_two_processes_match_one(under_ddp, name):
     for outcome in under_ddp[name]:
         assert_same_numbers(outcome, one_process(UNDER_DDP[name]))
 
@@ -268,8 +268,8 @@ def test_under_ddp_every_process_holds_the_same_average(under_ddp, name):
 
 
 @pytest.mark.parametrize("name", WRONG_UNDER_DDP)
-def test_under_ddp_any_other_order_is_right_or_refused_with_advice(under_ddp, name):
-    assert_right_or_refused(under_ddp[name], WRONG_UNDER_DDP[name])
+def test_under_ddp_any_other_order_matches_or_is_refused_with_advice(under_ddp, name):
+    assert_matches_or_is_refused(under_ddp[name], WRONG_UNDER_DDP[name])
 
 
 def test_under_ddp_different_gradients_of_equal_length_are_refused(under_ddp):
@@ -290,7 +290,7 @@ def test_processes_that_train_independently_are_left_alone(under_ddp):
 
 
 @pytest.mark.parametrize("name", UNDER_FSDP)
-def test_under_fsdp_two_processes_get_the_numbers_of_one(under_fsdp, name):
+def test_under_fsdp_two_processes_match_one(under_fsdp, name):
     for outcome in under_fsdp[name]:
         assert_same_numbers(outcome, one_process(UNDER_FSDP[name]))
 
@@ -305,8 +305,8 @@ def test_under_fsdp_each_process_holds_its_shard_of_the_average(under_fsdp, name
 
 
 @pytest.mark.parametrize("name", WRONG_UNDER_FSDP)
-def test_under_fsdp_any_other_order_is_right_or_refused_with_advice(under_fsdp, name):
-    assert_right_or_refused(under_fsdp[name], WRONG_UNDER_FSDP[name])
+def test_under_fsdp_any_other_order_matches_or_is_refused_with_advice(under_fsdp, name):
+    assert_matches_or_is_refused(under_fsdp[name], WRONG_UNDER_FSDP[name])
 
 
 @pytest.mark.parametrize("name", UNSYNCHRONISED_UNDER_FSDP)

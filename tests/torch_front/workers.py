@@ -150,7 +150,7 @@ def train(
         micro_batches: the number of micro-batches in each step.
         unsynchronised: the micro-batches that are not synchronised.
         steps: the number of steps.
-        checkpoint: a folder; half way, everything is saved there, made again and loaded.
+        checkpoint: a folder; half way, everything is saved there, rebuilt and loaded.
         attached: whether the checkpoint holds the optimiser with the surgery attached, not the surgery alone.
         compiled: whether to pass ``compile=True``.
     """
@@ -355,7 +355,7 @@ def train_on_gradients_of_equal_length(rank: int) -> Outcome:
     return Outcome([model.weight.grad], steps=1)
 
 
-def keep_plain_gradients(rank: int, wrap: Callable[[nn.Module], nn.Module], position: str) -> Outcome:
+def step_with_plain_gradients(rank: int, wrap: Callable[[nn.Module], nn.Module], position: str) -> Outcome:
     """One step with a third loss, whose gradient a plain ``backward()`` adds before or after ``surgery.backward``.
 
     The outcome has ``.grad`` as its parameters.
