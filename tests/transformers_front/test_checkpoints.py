@@ -9,7 +9,7 @@ from tests.transformers_front.tiny import (
     AUX,
     BLOOP,
     MAIN,
-    OwnLoader,
+    CustomLoaderTrainer,
     StopAt,
     arguments,
     gpt2,
@@ -22,14 +22,14 @@ from tests.transformers_front.tiny import (
 SAVING = {"save_strategy": "steps", "save_steps": 3, "max_steps": 7}
 
 
-def masks_at_random(rows):
+def mask_at_random(rows):
     """A collator that draws from PyTorch's generator, as that of masked language models does."""
     batch = default_collate(rows)
     batch["input_ids"] = torch.where(torch.rand(batch["input_ids"].shape) < 0.2, 0, batch["input_ids"])
     return batch
 
 
-def closeness_to_zero(model, inputs):
+def squared_norm(model, inputs):
     return sum(parameter.square().sum() for parameter in model.parameters())
 
 
@@ -41,7 +41,7 @@ def closeness_to_zero(model, inputs):
         (BLOOP, {}, {}),
         (BLOOP, {"aux_batch_size": 5}, {"gradient_accumulation_steps": 2}),
         (gs.gradvac(), {}, {}),
-        (BLOOP, {"aux_dataset": None, "compute_aux_loss": closeness_to_zero}, {}),
+        (BLOOP, {"aux_dataset": None, "compute_aux_loss": squared_norm}, {}),
     ],
     ids=["bloop", "accumulation", "gradvac", "function"],
 )
@@ -60,19 +60,19 @@ def test_resuming_changes_nothing(tmp_path, stop, method, trainer_args, options)
 def test_a_custom_loader_resumes(tmp_path):
     def trainer(folder, **options):
         args = arguments(tmp_path / folder, **SAVING)
-        return OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=BLOOP, **options)
+        return CustomLoaderTrainer(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=BLOOP, **options)
 
     whole = train(trainer("whole"))
     train(trainer("cut", callbacks=[StopAt(6)]))
     assert identical(train(trainer("cut"), resume_from_checkpoint=True), whole)
 
 
-def test_batches_of_a_random_collator_are_repeated(tmp_path):
-    """Those of the auxiliary loader, that is: ``Trainer`` does not promise it of the main loader's."""
+def test_a_resumed_run_repeats_the_aux_batches_of_a_random_collator(tmp_path):
+    """``Trainer`` makes no such promise for the main loader."""
 
     def aux_batches(folder, **resuming):
         seen = []
-        trainer = surgery_trainer(folder, trainer_args={"data_collator": masks_at_random}, **SAVING)
+        trainer = surgery_trainer(folder, trainer_args={"data_collator": mask_at_random}, **SAVING)
         compute = trainer._aux_loss
         trainer._aux_loss = lambda model, inputs, items: (
             seen.append(inputs["input_ids"]),

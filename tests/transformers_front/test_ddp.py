@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What each process reports, all cases in one launch, as processes start slowly."""
+    """The results of each process, with all cases in one launch: processes start slowly."""
     folder, root = tmp_path_factory.mktemp("ddp"), Path(__file__).parents[2]
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
     paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])

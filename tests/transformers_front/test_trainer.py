@@ -1,4 +1,4 @@
-"""``SurgeryTrainer`` against ``Trainer``, and against itself with other batches."""
+"""``SurgeryTrainer`` against ``Trainer``, and against itself with other batch sizes."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ from tests.transformers_front.tiny import (
     CHECKPOINTING,
     MAIN,
     Classifier,
+    CustomLoaderTrainer,
     Labelled,
-    OwnLoader,
     arguments,
     distance,
     gpt2,
@@ -43,7 +43,7 @@ def test_lam_zero_is_trainer_bit_for_bit(tmp_path, method, options):
 def test_lam_zero_is_trainer_with_a_custom_loader(tmp_path):
     """Its order, drawn from PyTorch's generator, leaves main's dropout masks as they were."""
     args = arguments(tmp_path)
-    trainer = OwnLoader(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=0.0))
+    trainer = CustomLoaderTrainer(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=0.0))
     assert identical(train(trainer), train(plain_trainer(tmp_path)))
 
 

@@ -72,8 +72,8 @@ def test_optimizers_that_step_during_the_backward_pass_are_refused(tmp_path, opt
         surgery_trainer(tmp_path, optim=optim)
 
 
-def setup(**changes):
-    """A trainer's attributes, without what they would need to be installed or launched."""
+def fake_trainer(**changes):
+    """The attributes of a trainer that ``check_setup`` reads, with no engine installed or launched."""
     accelerator = SimpleNamespace(parallelism_config=changes.pop("parallelism_config", None))
     flags = dict.fromkeys(("is_deepspeed_enabled", "is_fsdp_enabled", "is_distributed_loading_by_transformers"), False)
     return SimpleNamespace(accelerator=accelerator, args=SimpleNamespace(optim="adamw_torch"), **{**flags, **changes})
@@ -82,37 +82,40 @@ def setup(**changes):
 @pytest.mark.parametrize(
     ("trainer", "sentence"),
     [
-        (setup(is_deepspeed_enabled=True), "does not work with DeepSpeed"),
-        (setup(is_fsdp_enabled=True), "does not work with FSDP"),
-        (setup(is_distributed_loading_by_transformers=True), "models that are sharded when they are loaded"),
-        (setup(parallelism_config=ParallelismConfig(cp_size=2)), "does not work with context or sequence parallelism"),
+        (fake_trainer(is_deepspeed_enabled=True), "does not work with DeepSpeed"),
+        (fake_trainer(is_fsdp_enabled=True), "does not work with FSDP"),
+        (fake_trainer(is_distributed_loading_by_transformers=True), "models that are sharded when they are loaded"),
+        (
+            fake_trainer(parallelism_config=ParallelismConfig(cp_size=2)),
+            "does not work with context or sequence parallelism",
+        ),
     ],
 )
 def test_engines_that_own_the_backward_pass_are_refused(trainer, sentence):
     with pytest.raises(ValueError, match=sentence):
         check_setup(trainer)
-    check_setup(setup())
+    check_setup(fake_trainer())
 
 
-class OwnStep(Trainer):
+class CustomStep(Trainer):
     def training_step(self, model, inputs, num_items_in_batch=None):
         loss = self.compute_loss(model, inputs)
         loss.backward()
         return loss.detach()
 
 
-class SurgeryOnOwnStep(SurgeryMixin, OwnStep):
+class SurgeryOnCustomStep(SurgeryMixin, CustomStep):
     pass
 
 
-def test_a_trainer_that_makes_its_own_backward_pass_is_refused(tmp_path):
+def test_a_trainer_with_its_own_backward_pass_is_refused(tmp_path):
     args = arguments(tmp_path)
-    trainer = SurgeryOnOwnStep(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=1.0))
+    trainer = SurgeryOnCustomStep(gpt2(), args, train_dataset=MAIN, aux_dataset=AUX, method=gs.mixed(lam=1.0))
     with pytest.raises(RuntimeError, match=r"needs one call of accelerator\.backward in training_step, but Surgery"):
         trainer.train()
 
 
-class OwnLoss(SurgeryTrainer):
+class CustomLoss(SurgeryTrainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         return model(**inputs).loss
 
@@ -122,8 +125,8 @@ def test_a_subclass_that_does_not_keep_the_outputs_is_refused(tmp_path):
         raise NotImplementedError
 
     args = arguments(tmp_path)
-    trainer = OwnLoss(gpt2(), args, train_dataset=MAIN, compute_aux_loss=spread, method=gs.mixed(lam=1.0))
-    with pytest.raises(RuntimeError, match=r"compute_loss of OwnLoss does not call it"):
+    trainer = CustomLoss(gpt2(), args, train_dataset=MAIN, compute_aux_loss=spread, method=gs.mixed(lam=1.0))
+    with pytest.raises(RuntimeError, match=r"compute_loss of CustomLoss does not call it"):
         trainer.train()
 
 

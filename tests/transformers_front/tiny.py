@@ -63,7 +63,7 @@ class Tokens(Dataset):
 
 
 MAIN, AUX = Tokens(20, seed=1), Tokens(16, seed=2)
-# transformers 5.23 renamed the option, and warns of the old name
+# transformers 5.23 renamed the option, and warns about the old name
 CHECKPOINTING = "activation_checkpointing"
 if not hasattr(TrainingArguments, CHECKPOINTING):
     CHECKPOINTING = "gradient_checkpointing"
@@ -95,8 +95,8 @@ def surgery_trainer(folder, model=None, method=BLOOP, *, trainer_args=None, **op
     return SurgeryTrainer(model=model or gpt2(), args=arguments(folder, **options), method=method, **trainer_args)
 
 
-class OwnLoader(SurgeryTrainer):
-    """A loader that draws its order from PyTorch's generator, and has no ``set_epoch``."""
+class CustomLoaderTrainer(SurgeryTrainer):
+    """Its loader of aux draws its order from PyTorch's generator, and has no ``set_epoch``."""
 
     def get_aux_dataloader(self):
         return DataLoader(self.aux_dataset, batch_size=4, shuffle=True)
