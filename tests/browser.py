@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of pages, and what they must not do."""
+"""Headless Chromium for tests of pages, and a record of what pages must not do."""
 
 import shutil
 
@@ -13,14 +13,14 @@ def launch(driver):
 
 
 def watch(page, folder):
-    """A list that fills with errors, and with requests of anything outside the folder."""
-    troubles = []
-    page.on("console", lambda message: troubles.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+    """Return a list that collects console messages, errors, and requests for anything outside the folder."""
+    complaints = []
+    page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
     page.on(
         "request",
         lambda request: (
-            request.url.startswith((folder.as_uri(), "data:")) or troubles.append(f"request: {request.url}")
+            request.url.startswith((folder.as_uri(), "data:")) or complaints.append(f"request: {request.url}")
         ),
     )
-    return troubles
+    return complaints

@@ -36,19 +36,19 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def visit(browser, folder):
     """Opens the playground; after the test no error and no request may have occurred."""
-    contexts, troubles = [], []
+    contexts, complaints = [], []
 
     def open_page(viewport=LAPTOP, **options):
         contexts.append(browser.new_context(viewport=viewport, **options))
         page = contexts[-1].new_page()
-        troubles.append(watch(page, folder))
+        complaints.append(watch(page, folder))
         page.goto((folder / "page.html").as_uri())
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert troubles == [[]] * len(contexts)
+    assert complaints == [[]] * len(contexts)
 
 
 def direction(name, main, aux, lam, average=None):
@@ -83,8 +83,8 @@ def test_directions_are_those_of_the_library(visit, average, relative):
     page = visit()
     for label, (main, aux) in PAIRS.items():
         for lam in (0.0, 0.4, 1.0, 3.0):
-            given = {"main": main, "aux": aux, "lam": lam, "relative": relative, "average": average}
-            drawn = page.evaluate("step => playground.directions(step)", given)
+            inputs = {"main": main, "aux": aux, "lam": lam, "relative": relative, "average": average}
+            drawn = page.evaluate("step => playground.directions(step)", inputs)
             assert list(drawn) == PAPER
             for name, result in drawn.items():
                 expected = direction(name, main, aux, gs.relative(lam) if relative else lam, average)

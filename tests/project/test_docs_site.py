@@ -21,10 +21,10 @@ PAGES = sorted(path.relative_to(ROOT / "docs").with_suffix(".html") for path in 
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(folder / "cache")]
-    ended = subprocess.run(
+    result = subprocess.run(
         [*command, "docs", str(folder / "html")], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert ended.returncode == 0, ended.stderr
+    assert result.returncode == 0, result.stderr
     return folder / "html"
 
 
@@ -74,25 +74,25 @@ def test_the_landing_page_fits_the_narrowest_window_with_both_sidebars(site, bro
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_pages_fit_the_screen_and_request_nothing_from_elsewhere(site, browser, viewport):
     page = browser.new_page(viewport=viewport)
-    troubles = watch(page, site)
+    complaints = watch(page, site)
     for name in PAGES:
         page.goto((site / name).as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], name
         broken = "[...document.images].filter(image => !image.naturalWidth).map(image => image.src)"
         assert page.evaluate(broken) == [], name
     page.close()
-    assert troubles == []
+    assert complaints == []
 
 
 def test_the_search_works_without_a_server(site, browser):
     page = browser.new_page()
-    troubles = watch(page, site)
+    complaints = watch(page, site)
     page.goto((site / "index.html").as_uri())
     page.get_by_placeholder("Search").fill("dynamic_barrier")
     page.keyboard.press("Enter")
     page.locator("#search-results a[href*='methods/dynamic_barrier.html']").first.wait_for(timeout=20_000)
     page.close()
-    assert troubles == []
+    assert complaints == []
 
 
 def test_the_playground_is_on_its_page(site, browser):

@@ -61,13 +61,13 @@ def open_pages(browser, tmp_path_factory, no_figures_in_module):
 
 
 class Visit:
-    """An open report. Records errors, and requests of anything but the page itself."""
+    """An open report. Records console messages, errors, and requests for anything but the page itself."""
 
     def __init__(self, page, address):
-        self.page, self.troubles = page, []
-        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        page.on("request", lambda request: request.url == address or self.troubles.append(f"request: {request.url}"))
+        self.page, self.complaints = page, []
+        page.on("console", lambda message: self.complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("request", lambda request: request.url == address or self.complaints.append(f"request: {request.url}"))
         page.goto(address)
         self.initial = self.controls()
 
@@ -93,7 +93,7 @@ def visit(open_pages):
 
     yield visit_report
     for visited in visits:
-        assert visited.troubles == []
+        assert visited.complaints == []
         assert visited.controls() == visited.initial, "pages are shared: a test puts the controls back"
 
 
