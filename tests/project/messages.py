@@ -1,4 +1,4 @@
-"""The messages of errors and warnings that the package can give, read from its source.
+"""The messages of the errors and warnings that the package can raise, read from its source.
 
 A message is a template: constant text, with a gap for each part that is known only at run time.
 """
@@ -13,10 +13,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "gradsurgery"
 GAP = "\0"
 
-WORDED_BY_PYTHON = {"AttributeError", "NotImplementedError"}
-WORDING = {"advice", "_freed_graph_advice"}
-"""Functions whose strings reach an error through a variable."""
-PASSED_ON = {"str(error)", "error", "advice", "mistake", "sentence", "problem"}
+NOT_EXPLAINED = {"AttributeError", "NotImplementedError"}
+"""Errors that the FAQ leaves out."""
+MESSAGE_FUNCTIONS = {"advice", "_freed_graph_advice"}
+"""Functions that return a message, which reaches an error through a variable."""
+FORWARDED = {"str(error)", "error", "advice", "mistake", "sentence", "problem"}
 """Variables that hold the message of another error, which has an entry of its own."""
 
 
@@ -41,17 +42,17 @@ class Message:
 @cache
 def messages() -> list[Message]:
     """Every message of the package, each once."""
-    found: dict[str, Message] = {}
+    by_template: dict[str, Message] = {}
     for path, tree in _trees().items():
         for node in ast.walk(tree):
-            for template in _worded_at(node):
-                found.setdefault(template, Message(template, f"{path.relative_to(SOURCE)}:{node.lineno}"))
-    return list(found.values())
+            for template in _templates_in(node):
+                by_template.setdefault(template, Message(template, f"{path.relative_to(SOURCE)}:{node.lineno}"))
+    return list(by_template.values())
 
 
-def _worded_at(node: ast.AST) -> Iterator[str]:
-    """The templates of the messages that a node of the syntax tree words."""
-    if isinstance(node, ast.FunctionDef) and node.name in WORDING:
+def _templates_in(node: ast.AST) -> Iterator[str]:
+    """The message templates in a node of the syntax tree, without its children."""
+    if isinstance(node, ast.FunctionDef) and node.name in MESSAGE_FUNCTIONS:
         yield from _returned(node)
     if not isinstance(node, ast.Call) or not node.args:
         return
@@ -60,13 +61,13 @@ def _worded_at(node: ast.AST) -> Iterator[str]:
         yield f"{_template(node.args[2])}, but got {GAP}"
     elif name == "unknown":
         yield f"there is no {_template(node.args[0])} {GAP}: {GAP}"
-    elif (name == "warn" or name.endswith("Error")) and name not in WORDED_BY_PYTHON:
+    elif (name == "warn" or name.endswith("Error")) and name not in NOT_EXPLAINED:
         value = node.args[0]
         called = _functions().get(ast.unparse(value.func).split(".")[-1]) if isinstance(value, ast.Call) else None
         for template in _returned(called) if called else [_template(value)]:
             if len(re.findall("[a-z]", template)) > 6:  # not f"{expected}, but got {value}"
                 yield template
-            elif isinstance(value, ast.Name | ast.Call) and ast.unparse(value) not in PASSED_ON:
+            elif isinstance(value, ast.Name | ast.Call) and ast.unparse(value) not in FORWARDED:
                 raise AssertionError(
                     f"cannot read the message {ast.unparse(node)}: add a rule to {Path(__file__).name}"
                 )

@@ -1,4 +1,4 @@
-"""Every benchmark runs: once, and on something small. Nothing is timed here."""
+"""Every benchmark runs, once and on small inputs. Nothing is timed here."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ from benchmarks.harness import Measure, resnet50
 @pytest.mark.slow
 def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--folder", str(tmp_path)]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    result = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "record.json").read_text())
     files = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("[a-z]*.py")}
     assert set(record["measures"]) == files - {"harness", "chart"}
@@ -22,7 +22,7 @@ def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_p
     assert all(ratio > 0 for line in lines for ratio in line["ratios"])
     assert record["about"]["versions"]["torch"]
     assert (tmp_path / "chart.png").stat().st_size > 10_000
-    assert "goal" in ended.stdout
+    assert "goal" in result.stdout
 
 
 def test_the_tensors_are_those_of_a_resnet50():

@@ -1,4 +1,4 @@
-"""Our snippets beside those of other libraries run, and train alike where the other library is installed."""
+"""Our snippets run, and where the other library is installed, train like its snippet beside them."""
 
 import re
 from functools import partial
@@ -18,8 +18,8 @@ BLOCKS = re.findall(r"^```\{code-block\} python\n:caption: ([\w-]+)\n\n(.*?)^```
 PAIRS = [(name, theirs, ours) for (name, theirs), (_, ours) in zip(BLOCKS[::2], BLOCKS[1::2], strict=True)]
 
 
-def setting():
-    """What the snippets continue, and the state of its parameters before the step."""
+def make_namespace():
+    """The names that the snippets use: a model with two conflicting losses, its optimiser and its data."""
     torch.manual_seed(0)
     trunk, heads = torch.nn.Linear(4, 3), torch.nn.ModuleList([torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)])
     model = torch.nn.ModuleList([trunk, heads])
@@ -40,14 +40,14 @@ def setting():
     }
 
 
-def trained(snippet):
-    names = setting()
+def train_with(snippet):
+    names = make_namespace()
     exec(compile(snippet, "coming-from.md", "exec"), names)
     return [parameter.detach() for parameter in names["model"].parameters()]
 
 
-def test_the_losses_of_the_setting_conflict_in_the_trunk():
-    names = setting()
+def test_the_losses_conflict_in_the_trunk():
+    names = make_namespace()
     main, aux = (
         torch.cat(
             [
@@ -60,7 +60,7 @@ def test_the_losses_of_the_setting_conflict_in_the_trunk():
     assert main @ aux < 0
 
 
-def test_every_library_is_there():
+def test_every_library_has_a_pair_of_snippets():
     assert {name for name, _ in BLOCKS[1::2]} == {"gradsurgery"}
     assert [name for name, _, _ in PAIRS] == ["Pytorch-PCGrad", "TorchJD", "TorchJD", "LibMTL", "ml-bloop"]
 
@@ -68,23 +68,23 @@ def test_every_library_is_there():
 @pytest.mark.parametrize(("theirs", "ours"), [pair[1:] for pair in PAIRS if pair[0] == "TorchJD"])
 def test_torchjd_and_ours_train_alike(theirs, ours):
     pytest.importorskip("torchjd")
-    start = [parameter.detach() for parameter in setting()["model"].parameters()]
-    for before, expected, got in zip(start, trained(theirs), trained(ours), strict=True):
-        assert not torch.equal(before, got)
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+    start = [parameter.detach() for parameter in make_namespace()["model"].parameters()]
+    for before, expected, actual in zip(start, train_with(theirs), train_with(ours), strict=True):
+        assert not torch.equal(before, actual)
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_pcgrad_is_the_sum_of_the_corrected_gradients():
     (ours,) = [pair[2] for pair in PAIRS if pair[0] == "Pytorch-PCGrad"]
     (torchjd, _) = [pair[2] for pair in PAIRS if pair[0] == "TorchJD"]
-    for first, second in zip(trained(ours), trained(torchjd), strict=True):
+    for first, second in zip(train_with(ours), train_with(torchjd), strict=True):
         assert torch.equal(first, second)
 
 
 def test_the_loop_in_place_of_libmtl_trains_trunk_and_heads():
     (ours,) = [pair[2] for pair in PAIRS if pair[0] == "LibMTL"]
-    start = [parameter.detach() for parameter in setting()["model"].parameters()]
-    assert not any(torch.equal(before, after) for before, after in zip(start, trained(ours), strict=True))
+    start = [parameter.detach() for parameter in make_namespace()["model"].parameters()]
+    assert not any(torch.equal(before, after) for before, after in zip(start, train_with(ours), strict=True))
 
 
 def test_the_transformation_in_place_of_ml_bloop_takes_a_step():

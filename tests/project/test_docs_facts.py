@@ -1,4 +1,4 @@
-"""What pages name exists: test files, and the version and licence of the citation."""
+"""Facts on pages: named tests exist, the citation has our version, and pictures come with their command."""
 
 import re
 

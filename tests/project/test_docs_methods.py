@@ -1,4 +1,4 @@
-"""Each method has a page, always in one order, and its picture and costs are those of the code."""
+"""Each method has a page, with the same headings in the same order, and its picture and costs match the code."""
 
 import re
 import runpy

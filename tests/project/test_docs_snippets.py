@@ -39,12 +39,12 @@ def test_the_snippets_of_a_page_run_in_order_and_print_what_it_shows(page, tmp_p
     printed = capsys.readouterr().out.replace("−", "-")
     for shown in SHOWN.findall((ROOT / page).read_text().replace("−", "-")):
         words = map(re.escape, NUMBER.split(shown))
-        found = re.search(rf"({NUMBER.pattern})".join(words), printed)
-        assert found, printed
+        match = re.search(rf"({NUMBER.pattern})".join(words), printed)
+        assert match, printed
         expected = pytest.approx(
             [float(number) for number in NUMBER.findall(shown)], rel=0.25, abs=1.0 if page == SWEEPS else 0.0
         )
-        assert [float(number) for number in found.groups()] == expected
+        assert [float(number) for number in match.groups()] == expected
 
 
 def test_the_start_pages_show_what_they_print():

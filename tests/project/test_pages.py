@@ -1,4 +1,4 @@
-"""The snippets of the pages run as they stand, each on its own."""
+"""The snippets of pages that readers paste one at a time run alone, and links lead somewhere."""
 
 import re
 
@@ -24,7 +24,7 @@ def links(page):
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_a_page_of_the_repository_links_to_what_exists(page):
+def test_local_links_lead_to_files_that_exist(page):
     assert {link for link in links(page) if not link.startswith("https:") and not (ROOT / link).exists()} == set()
 
 

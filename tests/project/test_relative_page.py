@@ -1,4 +1,4 @@
-"""The command of the page on relative λ."""
+"""docs/relative.py, which counts the useful λ for the page on relative λ."""
 
 import runpy
 
