@@ -1,4 +1,4 @@
-"""The examples of user problems run as they are, and survive being killed."""
+"""The examples of user problems run unchanged, and survive being killed."""
 
 import os
 import random
@@ -87,8 +87,8 @@ def test_an_example_runs_by_reference(tmp_path, monkeypatch, capsys, no_figures)
         assert [record.spec.method for record in store.select("least_squares")] == ["bloop", "mixed"]
 
 
-def ends(folder):
-    """The rows of all runs, without what a restart may change; and whether any run was restarted from what it saved."""
+def stored_results(folder):
+    """The rows of each run, without what a restart may change, and whether any run resumed from what it saved."""
     with lab.Store(folder) as store:
         records = store.select()
     rows = {
@@ -98,18 +98,18 @@ def ends(folder):
     return rows, any(row.get("first") for record in records for row in record.metrics)
 
 
-def stored_rows(folder):
+def count_stored_rows(folder):
     with lab.Store(folder) as store:
         return sum(len(record.metrics) for record in store.select(status=None))
 
 
 def kill_at_random(command, folder, kills):
-    """Run a command, and kill all its processes at random moments after it has recorded something; then let it end."""
+    """Run a command and kill all its processes at a random moment after new rows, ``kills`` times; then let it end."""
     delays = random.Random(0)
     for _ in range(kills):
-        before = stored_rows(folder)
+        before = count_stored_rows(folder)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
-            while stored_rows(folder) < before + 2:
+            while count_stored_rows(folder) < before + 2:
                 assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
                 time.sleep(0.02)
             time.sleep(delays.uniform(0, 0.3))
@@ -125,8 +125,8 @@ def test_killed_at_random_a_sweep_ends_with_the_same_numbers(tmp_path, saves):
     command += ["--set", f"saves={saves}", "--workers", "2", "--folder"]
     subprocess.run([*command, tmp_path / "undisturbed"], check=True, stdout=subprocess.DEVNULL)
     kill_at_random([*command, tmp_path / "runs"], tmp_path / "runs", kills=2)
-    rows, restarted = ends(tmp_path / "runs")
-    assert rows == ends(tmp_path / "undisturbed")[0]
+    rows, restarted = stored_results(tmp_path / "runs")
+    assert rows == stored_results(tmp_path / "undisturbed")[0]
     assert restarted is saves
     assert not any(tmp_path.glob("runs/checkpoints/*"))
 
@@ -137,4 +137,4 @@ def test_killed_at_random_fine_tuning_ends_with_the_same_numbers(tmp_path):
     command += ["--methods", "bloop", "--lams", "relative:1", "--set", "epochs=60", "--workers", "1", "--folder"]
     subprocess.run([*command, tmp_path / "undisturbed"], check=True, stdout=subprocess.DEVNULL)
     kill_at_random([*command, tmp_path / "runs"], tmp_path / "runs", kills=1)
-    assert ends(tmp_path / "runs") == ends(tmp_path / "undisturbed")
+    assert stored_results(tmp_path / "runs") == stored_results(tmp_path / "undisturbed")

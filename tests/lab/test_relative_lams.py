@@ -50,7 +50,7 @@ def test_stored_runs_are_in_the_order_of_their_lams(tmp_path):
     assert [(spec.relative, spec.lam) for spec in specs] == [(flag, lam) for flag in (False, True) for lam in lams]
 
 
-def ends(method, lams, *, relative=True):
+def finished_runs(method, lams, *, relative=True):
     specs = [RunSpec("mine", "default", method, lam, None, 0, relative=relative) for lam in lams]
     return [
         RunRecord(spec, "done", {}, ({"step": 0, "main_train": 1 + spec.lam, "aux_train": 1 - spec.lam, "bleu": 3.0},))
@@ -61,28 +61,32 @@ def ends(method, lams, *, relative=True):
 @pytest.mark.parametrize("lams", [(0.1, 0.3), (0.0, 0.1, 0.3)])
 @pytest.mark.parametrize("methods", [("mixed",), ("bloop", "mixed")])
 def test_main_alone_is_no_series_beside_mixed_with_relative_lams(methods, lams):
-    records = [*ends("mixed", [0.0], relative=False), *(record for method in methods for record in ends(method, lams))]
+    records = [
+        *finished_runs("mixed", [0.0], relative=False),
+        *(record for method in methods for record in finished_runs(method, lams)),
+    ]
     groups = group_runs(records)
     assert [group.look.label for group in groups] == list(methods)
     assert all(record.spec.relative for group in groups for record in group.records)
 
 
 def test_a_report_says_that_lams_are_relative(tmp_path):
-    alone, both = ends("mixed", [0.0], relative=False), (*ends("mixed", [0.1, 0.3]), *ends("bloop", [0.1, 0.3]))
+    alone = finished_runs("mixed", [0.0], relative=False)
+    both = [*finished_runs("mixed", [0.1, 0.3]), *finished_runs("bloop", [0.1, 0.3])]
     page = lab.report([*alone, *both], tmp_path).read_text()
     assert "<dt>Relative λ</dt><dd>0.1, 0.3</dd>" in page
     assert "<dt>λ</dt>" not in page
     assert '<th scope="col">relative λ</th><th scope="col">bleu</th>' in page
     assert r'"lam_name":"relative \u03bb"' in page
     assert r'"lam":"relative \u03bb = 0.1"' in page
-    page = lab.report([*alone, *both, *ends("bloop", [0.5], relative=False)], tmp_path).read_text()
+    page = lab.report([*alone, *both, *finished_runs("bloop", [0.5], relative=False)], tmp_path).read_text()
     assert "<dt>λ</dt><dd>0.5</dd>" in page
     assert r'"lam_name":"\u03bb"' in page
 
 
 def test_the_axis_of_a_figure_says_that_lams_are_relative():
     for relative, label in ((True, r"relative $\lambda$"), (False, r"$\lambda$")):
-        figure = draw_mixed_loss(group_runs(ends("bloop", [0.1, 0.3], relative=relative)))
+        figure = draw_mixed_loss(group_runs(finished_runs("bloop", [0.1, 0.3], relative=relative)))
         assert {panel.get_xlabel() for panel in figure.axes} == {label}
 
 

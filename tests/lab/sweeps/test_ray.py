@@ -83,7 +83,7 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def ends(folder="runs"):
+def stored_losses(folder="runs"):
     with lab.Store(folder) as store:
         records = store.select()
     return {
@@ -92,7 +92,7 @@ def ends(folder="runs"):
     }
 
 
-def rows(folder="runs"):
+def stored_rows(folder="runs"):
     with lab.Store(folder) as store:
         return [row for record in store.select(status=None) for row in record.metrics]
 
@@ -140,7 +140,7 @@ def test_a_lost_node_costs_no_run_and_changes_no_number(cluster, folder):
         )
     assert listener.lost, "no run was trained on the second node"
     assert sorted(listener.trained) == sorted(run.key for run in runs)
-    assert ends() == ends("undisturbed")
+    assert stored_losses() == stored_losses("undisturbed")
     (moved,) = [record for record in records if record.spec.key == listener.lost]
     assert moved.final["first"], "it continues from what it saved"
     assert len({pid for key, _, pid in listener.advances if key == listener.lost}) == 2
@@ -181,8 +181,8 @@ def test_a_sweep_on_a_cluster_is_reported_like_any_other_and_a_task_that_raises_
     captured = capsys.readouterr()
     assert "ArithmeticError: cannot train λ = 1.0" in captured.err
     assert "report: " in captured.out
-    assert len(ends()) == 2
-    assert all((row["threads"], row["nproc"]) == (1, 1) for row in rows())
+    assert len(stored_losses()) == 2
+    assert all((row["threads"], row["nproc"]) == (1, 1) for row in stored_rows())
     with lab.Store("runs") as store:
         assert [record.info["reason"] for record in store.select(status="failed")] == [
             "ArithmeticError: cannot train λ = 1.0"
@@ -207,11 +207,11 @@ def test_the_users_module_and_method_travel_with_the_task(cluster, folder):
     command = ["sweep", "walking:walk", "--methods", "methods.py:damped", "--lams", "1"]
     assert main([*command, "--folder", "undisturbed"]) == 0
     assert main([*command, "--ray", cluster.address]) == 0
-    assert len(ends()) == 2
+    assert len(stored_losses()) == 2
     # on one machine, a task could also import them from where they are
-    assert all(row["shipped"] for row in rows())
-    assert not any(row["shipped"] for row in rows("undisturbed"))
-    assert ends() == ends("undisturbed")
+    assert all(row["shipped"] for row in stored_rows())
+    assert not any(row["shipped"] for row in stored_rows("undisturbed"))
+    assert stored_losses() == stored_losses("undisturbed")
 
 
 @pytest.mark.slow
@@ -279,9 +279,9 @@ def test_ctrl_c_and_a_kill_of_the_driver_continue_with_the_same_numbers(cluster,
     assert main(["sweep", "walking.py:walk", "--folder", "undisturbed", "--set", "steps=20", "--workers", "1"]) == 0
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell makes tests ignore Ctrl-C
     for kill in (signal.SIGINT, signal.SIGKILL):
-        known = len(rows())
+        known = len(stored_rows())
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            while process.poll() is None and len(rows()) < known + 5:
+            while process.poll() is None and len(stored_rows()) < known + 5:
                 time.sleep(0.1)
             os.kill(process.pid, kill)
             _, errors = process.communicate(timeout=60)
@@ -291,8 +291,8 @@ def test_ctrl_c_and_a_kill_of_the_driver_continue_with_the_same_numbers(cluster,
     signal.signal(signal.SIGINT, before)
     assert any(Path("runs/checkpoints").glob("*/state.json"))
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert ends() == ends("undisturbed")
-    assert any(row["first"] for row in rows())
+    assert stored_losses() == stored_losses("undisturbed")
+    assert any(row["first"] for row in stored_rows())
 
 
 def test_a_folder_survives_packing(tmp_path):

@@ -64,7 +64,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ends(folder="runs"):
+def stored_metrics(folder="runs"):
     with lab.Store(folder) as store:
         records = store.select()
     return {(record.spec.method, record.spec.lam, record.spec.seed): record.metrics for record in records}
@@ -82,7 +82,7 @@ def test_a_problem_in_a_file_or_module_is_swept_by_workers_and_reported(folder, 
     assert main(["sweep", reference, "--set", "steps=3", "--seeds", "0,1"]) == 0
     page = capsys.readouterr().out.splitlines()[-1].removeprefix("report: ")
     assert Path(page).is_file()
-    rows = ends()
+    rows = stored_metrics()
     assert len(rows) == 2 * 2 * 2 + 2  # two methods, two λ, two seeds; and main alone
     assert all([row["step"] for row in metrics] == [0, 1, 2] for metrics in rows.values())
     assert not any(folder.glob("runs/checkpoints/*"))
@@ -110,12 +110,12 @@ def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
     assert any(folder.glob("runs/checkpoints/*/state.json"))
     Path("die").unlink()
     assert main(command) == 0
-    assert ends() == ends("undisturbed")
+    assert stored_metrics() == stored_metrics("undisturbed")
 
 
 def test_a_user_method_joins_a_sweep(folder, capsys):
     assert main(["sweep", "walking.py:walk", "--methods", "mixed,walking.py:damped", "--lams", "1"]) == 0
-    assert {method for method, *_ in ends()} == {"mixed", "damped"}
+    assert {method for method, *_ in stored_metrics()} == {"mixed", "damped"}
     assert "damped" in capsys.readouterr().out
 
 
