@@ -22,7 +22,7 @@ def runs_ending_at(**points_by_method):
     ]
 
 
-def test_a_sweep():
+def test_the_methods_of_a_sweep_are_ranked_by_hypervolume():
     comparison = compare(sweep())
     assert comparison.no_verdict == ""
     by_method = results(sweep())

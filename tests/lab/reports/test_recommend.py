@@ -194,9 +194,9 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("records", "sentence"), VERDICTS.values(), ids=VERDICTS)
 def test_the_verdict_names_the_winner_or_why_there_is_none(records, sentence):
-    said = verdict(recommend(records))
-    assert said.startswith(sentence)
-    assert bool(said) == bool(sentence)
+    text = verdict(recommend(records))
+    assert text.startswith(sentence)
+    assert bool(text) == bool(sentence)
 
 
 def test_without_main_alone_there_is_nothing_to_compare_with():

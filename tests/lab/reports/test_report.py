@@ -34,7 +34,7 @@ class Page(HTMLParser):
         (self.scripts if self.inside == "script" else [] if self.inside == "style" else self.text).append(text)
 
     def find(self, tag, **attributes):
-        return [given for name, given in self.tags if name == tag and attributes.items() <= given.items()]
+        return [present for name, present in self.tags if name == tag and attributes.items() <= present.items()]
 
     @property
     def data(self):

@@ -10,61 +10,63 @@ from gradsurgery.lab.reports.terminal import print_recommendations, print_summar
 from tests.lab.reports.synthetic_runs import ending, run, sweep
 
 
-def printed(records, **options):
+def summary_lines(records, **options):
     console = Console(file=StringIO(), width=100)
     print_summary(records, console, **options)
     return console.file.getvalue().splitlines()
 
 
-def failed(reason, **options):
+def failed_run(reason, **options):
     record = run(status="failed", **options)
     return replace(record, info={**record.info, "reason": reason}, metrics=())
 
 
 def test_a_clean_sweep_prints_the_table_alone():
-    lines = printed(sweep(methods={"mixed": None, "bloop": 0.01}))
+    lines = summary_lines(sweep(methods={"mixed": None, "bloop": 0.01}))
     assert lines[0].split()[:2] == ["method", "hypervolume"]
     assert [line.split()[0] for line in lines[1:]] == ["bloop", "mixed"]
 
 
 def test_diverged_runs_are_counted_below_the_table():
-    lines = printed(sweep())
+    lines = summary_lines(sweep())
     assert lines[-1] == ("1 of 60 runs diverged: the final losses are not finite. The first is pcgrad, λ = 10, seed 1.")
 
 
 def test_a_sweep_in_which_every_run_diverged_prints_one_sentence_and_no_table():
-    lines = printed([run(seed=seed, diverged=True) for seed in range(3)])
+    lines = summary_lines([run(seed=seed, diverged=True) for seed in range(3)])
     assert lines == ["All 3 runs diverged: the final losses are not finite. A lower learning rate may help."]
 
 
 def test_failed_runs_come_with_the_reason_of_the_first():
-    lines = printed([*sweep(seeds=1), failed("ValueError: no data\nat all", seed=7), failed("later", seed=8)])
+    lines = summary_lines(
+        [*sweep(seeds=1), failed_run("ValueError: no data\nat all", seed=7), failed_run("later", seed=8)]
+    )
     assert lines[-1] == "2 of 22 runs failed. The first is bloop, λ = 0.1, seed 7: ValueError: no data at all"
 
 
 def test_unfinished_and_missing_runs_are_counted():
-    lines = printed([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")], missing=2)
+    lines = summary_lines([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")], missing=2)
     assert lines[-2:] == ["1 of 8 runs did not finish.", "2 of 8 runs are missing: not trained yet."]
 
 
 def test_a_sweep_without_any_stored_run_counts_the_missing_ones():
-    assert printed([], missing=1) == ["The only run is missing: not trained yet."]
+    assert summary_lines([], missing=1) == ["The only run is missing: not trained yet."]
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[bold]loud[/bold]", "[link=file:///etc/passwd]x"])
 def test_stored_text_is_not_parsed_as_markup(name):
     strange = [replace(record, spec=replace(record.spec, method=name)) for record in sweep(methods={"mixed": None})]
-    lines = printed([*strange, failed(f"reason {name}", method=name, seed=9)])
+    lines = summary_lines([*strange, failed_run(f"reason {name}", method=name, seed=9)])
     assert any(line.strip().startswith(name) for line in lines)
     assert lines[-1].endswith(f"The first is {name}, λ = 0.1, seed 9: reason {name}")
 
 
 def test_a_run_without_losses_neither_diverged_nor_has_a_table():
-    assert printed([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))]) == []
-    assert printed([replace(run(), metrics=())]) == []
+    assert summary_lines([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))]) == []
+    assert summary_lines([replace(run(), metrics=())]) == []
 
 
-def recommended(records):
+def recommendation_lines(records):
     console = Console(file=StringIO(), width=200)
     print_recommendations(records, console)
     return console.file.getvalue().splitlines()
@@ -72,18 +74,20 @@ def recommended(records):
 
 def test_recommendations_end_with_the_verdict():
     points = [("mixed", 0.0, 10.0), ("mixed", 0.1, 9.0), ("bloop", 0.1, 5.0)]
-    lines = recommended([ending(method, lam, 1.0, aux, seed) for method, lam, aux in points for seed in (0, 1)])
+    lines = recommendation_lines(
+        [ending(method, lam, 1.0, aux, seed) for method, lam, aux in points for seed in (0, 1)]
+    )
     assert lines[0] == "If main may be 2 % worse than main alone (training losses):"
     assert lines[1].startswith("  bloop, λ = 0.1: main +0.0 ± 0.0 %, aux −50.0")
     assert lines[-1].startswith("  bloop wins: its aux is lower than that of mixed")
 
 
 def test_a_sweep_without_main_alone_prints_no_recommendation():
-    assert recommended([run()]) == []
+    assert recommendation_lines([run()]) == []
 
 
 def test_main_alone_that_ends_at_0_says_why_there_is_no_recommendation():
     records = [ending("mixed", 0.0, 0.0, 1.0), ending("mixed", 0.1, 0.0, 1.0)]
-    assert recommended(records) == [
+    assert recommendation_lines(records) == [
         "No recommendation: main alone ends with a main loss of 0, so the allowance must be a difference of losses."
     ]
