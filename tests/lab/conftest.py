@@ -16,7 +16,7 @@ def one_device(monkeypatch):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The folder of our files in a cache of ``datasets`` that this test has for itself."""
+    """Give the test an empty cache of ``datasets``; returns our folder in it."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -27,7 +27,7 @@ def cache(tmp_path, monkeypatch):
 def imagenet(tmp_path_factory):
     """A folder with a few images in the columns and splits of ImageNet and CIFAR-10.
 
-    ImageNet's have different sizes, and one is greyscale; its training images are ramps, the others plain colours.
+    Images of ImageNet differ in size, and one is greyscale. Its training images are ramps, all others plain colours.
     """
     import datasets
 

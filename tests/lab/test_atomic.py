@@ -13,7 +13,7 @@ from tests.lab.reports.synthetic_runs import run
 
 @pytest.fixture
 def fill_disk(monkeypatch):
-    """From now on, writing a file whose name contains this text fails half way: no space is left."""
+    """A function that makes writing fail half way, as on a full disk, for files whose names contain a text."""
 
     def fill(text):
         write_bytes = Path.write_bytes

@@ -56,12 +56,12 @@ def test_a_method_without_lam_runs_once_for_each_seed():
 
 def test_the_rhos_of_a_scale_apply_to_a_user_method_with_an_average(monkeypatch):
     @dataclass(frozen=True)
-    class own_average(gs.Method):
+    class averaging(gs.Method):
         lam: float
         rho: float | None = 0.5
 
-    monkeypatch.setitem(method._registered, "own_average", own_average)
-    (run,) = specs(problem("lipschitz"), "demo", methods=["own_average"], lams=(0.1,), seeds=(0,))
+    monkeypatch.setitem(method._registered, "averaging", averaging)
+    (run,) = specs(problem("lipschitz"), "demo", methods=["averaging"], lams=(0.1,), seeds=(0,))
     assert run.rho == 0.03
 
 

@@ -1,4 +1,4 @@
-"""A problem of an installed package: built and installed by pip, and used by name, in processes of its own."""
+"""A problem of an installed package: built and installed by pip, and used by name in other processes."""
 
 import os
 import subprocess
@@ -57,14 +57,14 @@ def gradsurgery(tmp_path_factory):
     return run
 
 
-def test_the_list_has_it_and_names_one_that_cannot_be_imported(gradsurgery):
+def test_the_list_shows_an_installed_problem_and_one_that_cannot_be_imported(gradsurgery):
     listed = gradsurgery("list")
     assert "stroll: A walk on the line.\n  main: distance to 0; aux: distance to 1\n" in listed
     assert "broken: there is no module walking.missing\n" in listed
 
 
 @pytest.mark.slow
-def test_a_worker_trains_it_and_an_export_finds_it(gradsurgery):
+def test_an_installed_problem_is_trained_by_a_worker_and_exported(gradsurgery):
     losses = gradsurgery("run", "stroll", "--method", "mixed", "--lam", "1", "--set", "steps=3")
     assert [line.split() for line in losses.splitlines()[1:]] == [
         ["step", "2"],

@@ -46,8 +46,8 @@ def test_ids_are_taken_in_either_case_and_once():
         select(["X1"])
 
 
-def small(claim, **settings):
-    """Finished runs of a claim that needs no data, smaller than those of the ledger."""
+def train_small(claim, **settings):
+    """Finished runs of a claim that needs no data, by key, smaller than those of the ledger."""
     stored = {}
     for run in claim.runs("demo"):
         smaller = {**run.settings, **settings}
@@ -62,12 +62,12 @@ def small(claim, **settings):
     [("C1", {"draws": 20}), ("C4", {"points": 20}), ("C5", {"points": 2}), ("C9", {}), ("C10", {"steps": 1})],
 )
 def test_statements_without_training_hold(name, settings):
-    assert judge(CLAIMS[name], "demo", small(CLAIMS[name], **settings)).verdict == Verdict.HOLDS
+    assert judge(CLAIMS[name], "demo", train_small(CLAIMS[name], **settings)).verdict == Verdict.HOLDS
 
 
-def test_a_wrong_direction_is_found(monkeypatch):
+def test_a_wrong_direction_is_detected(monkeypatch):
     monkeypatch.setattr(gs, "bloop", lambda lam, rho: gs.mixed(lam))
-    assert judge(CLAIMS["C1"], "demo", small(CLAIMS["C1"], draws=20)).verdict == Verdict.FAILS
+    assert judge(CLAIMS["C1"], "demo", train_small(CLAIMS["C1"], draws=20)).verdict == Verdict.FAILS
 
 
 def test_the_ledger_is_light_to_import():

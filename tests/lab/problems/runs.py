@@ -9,14 +9,14 @@ from tests.lab.sweeps.recorder import Recorder
 
 
 def make_run(name, scale="demo", *, method="bloop", lam=0.3, rho=0.1, seed=0, **settings):
-    """The spec of one run; rho is for bloop alone."""
+    """The spec of one run; ``rho`` applies to bloop only."""
     rhos = [rho] if rho is not None and method == "bloop" else None
     (run,) = specs(problem(name), scale, methods=[method], lams=[lam], rhos=rhos, seeds=[seed], settings=settings)
     return run
 
 
 def train(task, run, chunks=None):
-    """State and rows after some chunks, all of them by default."""
+    """Train for this many chunks, all by default; returns the last state and all rows."""
     state, rows = task.start(run)
     for chunk in range(task.chunks if chunks is None else chunks):
         state, more = task.advance(run, state, chunk)

@@ -34,19 +34,19 @@ def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, mo
     task = problem(name).build(run.settings, None)
     monkeypatch.setattr(module, "build", lambda *_: task)  # compiled once
 
-    def trained(folder, listener):
+    def train_in(folder, listener):
         with Store(folder / "store.sqlite") as store:
             options = {"listener": listener, "workers": 0, "checkpoint_every": 0.0}
             return sweep(problem(name), [run], store, folder=folder, **options)[0]
 
-    straight = trained(tmp_path / "straight", Interrupter())
+    straight = train_in(tmp_path / "straight", Interrupter())
     assert [row["step"] for row in straight.metrics] == [int(settings["steps"]) * part // 4 for part in range(5)]
     for key in LOSSES:
         assert straight.final[key] < 0.75 * straight.metrics[0][key]
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "interrupted", Interrupter(at=0.5))
+        train_in(tmp_path / "interrupted", Interrupter(at=0.5))
     assert list((tmp_path / "interrupted" / "checkpoints").rglob("*"))
-    resumed = trained(tmp_path / "interrupted", Interrupter())
+    resumed = train_in(tmp_path / "interrupted", Interrupter())
     assert resumed.metrics == straight.metrics
     assert resumed.samples == straight.samples
     if name == "translation":

@@ -41,16 +41,16 @@ def test_a_run_resumes_with_its_batch_statistics_to_the_same_end(tmp_path, monke
     task = problem("cifar10mnist").build(run.settings, None)
     monkeypatch.setattr(cifar10mnist, "build", lambda *_: task)  # compiled once
 
-    def trained(folder, listener):
+    def train_in(folder, listener):
         with Store(folder / "store.sqlite") as store:
             options = {"listener": listener, "workers": 0, "checkpoint_every": 0.0}
             return sweep(problem("cifar10mnist"), [run], store, folder=folder, **options)[0]
 
-    straight = trained(tmp_path / "straight", Interrupter())
+    straight = train_in(tmp_path / "straight", Interrupter())
     assert_rows("cifar10mnist", straight.metrics)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "interrupted", Interrupter(at=0.5))
-    assert trained(tmp_path / "interrupted", Interrupter()).metrics == straight.metrics
+        train_in(tmp_path / "interrupted", Interrupter(at=0.5))
+    assert train_in(tmp_path / "interrupted", Interrupter()).metrics == straight.metrics
 
 
 @pytest.mark.slow

@@ -71,15 +71,15 @@ def sigmoid(run):
     yield {"step": 0, "main_train": 1 + share**2 + 0.01 * run.seed, "aux_train": 5 - 4 * math.sqrt(share)}
 
 
-def swept(folder, **options):
+def sweep_adaptively(folder, **options):
     records = lab.sweep(sigmoid, folder=folder, lams="auto:8", quiet=True, **options)
     return {(record.spec.method, record.spec.lam, record.spec.seed): record.final for record in records}
 
 
 @pytest.mark.slow
 def test_an_adaptive_sweep_trains_the_same_runs_with_any_number_of_workers(tmp_path):
-    runs = swept(tmp_path / "none", workers=0)
-    assert runs == swept(tmp_path / "two", workers=2)
+    runs = sweep_adaptively(tmp_path / "none", workers=0)
+    assert runs == sweep_adaptively(tmp_path / "two", workers=2)
     for method in ("mixed", "bloop"):
         lams = {lam for name, lam, _ in runs if name == method and lam > 0}
         assert {0.001, 1.0} < lams
@@ -87,10 +87,10 @@ def test_an_adaptive_sweep_trains_the_same_runs_with_any_number_of_workers(tmp_p
         assert all((method, lam, seed) in runs for lam in lams for seed in (0, 1))
 
 
-def test_an_adaptive_sweep_continues_where_it_was(tmp_path):
-    whole = swept(tmp_path / "whole", workers=0)
+def test_an_adaptive_sweep_continues_from_stored_runs(tmp_path):
+    whole = sweep_adaptively(tmp_path / "whole", workers=0)
     lab.sweep(sigmoid, folder=tmp_path / "parts", lams=[0.001, 0.0316], methods=["bloop"], workers=0, quiet=True)
-    assert swept(tmp_path / "parts", workers=0) == whole
+    assert sweep_adaptively(tmp_path / "parts", workers=0) == whole
 
 
 def test_the_command_line_takes_an_adaptive_grid(tmp_path, capsys):

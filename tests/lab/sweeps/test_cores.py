@@ -66,7 +66,7 @@ def test_an_accelerator_is_used_by_one_worker_with_all_cores(four_cores, monkeyp
 def test_each_accelerator_trains_one_run(four_cores, monkeypatch, devices, workers, cores_per_run, expected):
     monkeypatch.setattr(cores, "cuda_devices", lambda: list(devices))
     places = assign_places(workers, cores_per_run)
-    assert places == [Place(own_cores, list(accelerators)) for own_cores, accelerators in expected]
+    assert places == [Place(worker_cores, list(accelerators)) for worker_cores, accelerators in expected]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_where_processes_cannot_be_pinned_variables_limit_the_threads(monkeypatc
     assert child_conditions()[1:] == ["None", "7"]
 
 
-def test_xla_takes_its_number_of_threads_from_the_variable():
+def test_xla_takes_its_number_of_threads_from_nproc():
     """NPROC is the fallback for pinning: a sum that depends on the number of threads has to agree with it."""
     code = "import jax.numpy as jnp; print(float(jnp.sum(jnp.sin(jnp.arange(4e6)))))"
 
@@ -154,7 +154,7 @@ def test_xla_takes_its_number_of_threads_from_the_variable():
     assert result(NPROC="1") == pinned != ""
 
 
-def test_no_accelerator_is_found_without_loading_jax():
+def test_looking_for_an_accelerator_does_not_load_jax():
     code = "import sys; from gradsurgery.lab.sweeps.cores import has_accelerator as h; print(h(), 'jax' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     if not cores.find_spec("jax_plugins") and not cores.find_spec("libtpu"):
@@ -162,7 +162,7 @@ def test_no_accelerator_is_found_without_loading_jax():
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("gpu", True), ("cpu", False), ("", False)])
-def test_jax_is_asked_where_a_plugin_is_installed(monkeypatch, answer, expected):
+def test_jax_names_the_platform_if_a_plugin_is_installed(monkeypatch, answer, expected):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(cores, "find_spec", lambda name: object())
     result = subprocess.CompletedProcess([], 0, stdout=answer)
