@@ -106,6 +106,7 @@ def _check(name: str, value: Hyperparameter, expected: str, is_valid: Callable[[
         if math.isfinite(value) and is_valid(float(value)):
             return float(value)
         raise ValueError(f"{expected}, but got {value}")
-    if callable(value) or (not isinstance(value, np.ndarray | np.generic) and getattr(value, "shape", None) == ()):
+    is_schedule = callable(value) and not isinstance(value, type)  # lam=relative would use the step as its ratio
+    if is_schedule or (not isinstance(value, np.ndarray | np.generic) and getattr(value, "shape", None) == ()):
         return value
     raise TypeError(f"{name} is a number, a scalar array or a schedule step -> number, but got {value!r}")

@@ -27,7 +27,7 @@ def test_beta_is_above_zero_and_at_most_one(beta):
         gs.gradvac(beta=beta)
 
 
-@pytest.mark.parametrize("lam", ["0.1", None, [[0.1]], np.ones(2), True, {}])
+@pytest.mark.parametrize("lam", ["0.1", None, [[0.1]], np.ones(2), True, {}, gs.relative, float])
 def test_lam_is_a_number_or_a_schedule(lam):
     with pytest.raises(TypeError, match="lam is a number, a scalar array or a schedule"):
         gs.bloop(lam=lam)
