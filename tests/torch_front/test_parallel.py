@@ -19,6 +19,7 @@ from tests.torch_front.workers import (
     replicated_without_all_reduce,
     run_tasks,
     sharded,
+    sharded_by_fsdp1,
     sharded_by_layer,
     sharded_over_two_meshes,
     sharded_with_unsynchronised_root,
@@ -184,6 +185,10 @@ UNSYNCHRONISED_UNDER_FSDP = {
     "the root": {"wrap": sharded_with_unsynchronised_root},
     "the replicas": {"wrap": replicated_without_all_reduce},
 }
+UNDER_FSDP1 = {
+    "flat parameters": {"wrap": partial(sharded_by_fsdp1, use_orig_params=False)},
+    "original parameters": {"wrap": partial(sharded_by_fsdp1, use_orig_params=True)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +212,7 @@ def under_ddp(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def under_fsdp(tmp_path_factory):
-    """The outcomes of all FSDP2 tasks, by name and rank."""
+    """The outcomes of all FSDP tasks, by name and rank."""
     folder = tmp_path_factory.mktemp("fsdp")
     resumed = {"wrap": sharded_by_layer, "losses": TWO_AUX, "optimizer": "plain"}
     tasks = {
@@ -220,6 +225,7 @@ def under_fsdp(tmp_path_factory):
         ),
         **{name: partial(train, **case) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in WRONG_UNDER_FSDP.items()},
+        **{name: partial(train, **case) for name, case in UNDER_FSDP1.items()},
         **{
             f"plain gradients {position}": partial(step_with_plain_gradients, wrap=sharded_by_layer, position=position)
             for position in ("before", "after")
@@ -315,6 +321,14 @@ def test_under_fsdp_unsynchronised_gradients_are_refused(under_fsdp, name):
         assert outcome.error is not None
         assert outcome.error.startswith("RuntimeError: ")
         assert "set_requires_gradient_sync(True)" in outcome.error
+        assert outcome.steps == 0
+
+
+@pytest.mark.parametrize("name", UNDER_FSDP1)
+def test_fsdp1_is_refused(under_fsdp, name):
+    for outcome in under_fsdp[name]:
+        assert outcome.error is not None
+        assert outcome.error.startswith("ValueError: Surgery works under DistributedDataParallel and FSDP2, but ")
         assert outcome.steps == 0
 
 

@@ -20,7 +20,7 @@ import torch.multiprocessing
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -308,6 +308,10 @@ def sharded_with_unsynchronised_root(model: Net) -> nn.Module:
 def replicated_without_all_reduce(model: Net) -> nn.Module:
     sharded(model, (2, 1), ("replicate", "shard")).set_requires_all_reduce(False)
     return model
+
+
+def sharded_by_fsdp1(model: Net, *, use_orig_params: bool) -> nn.Module:
+    return FullyShardedDataParallel(model, use_orig_params=use_orig_params, device_id=torch.device("cpu"))
 
 
 # --- other tasks

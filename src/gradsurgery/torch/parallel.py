@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
 from gradsurgery.torch.ddp import DDP_ADVICE, DDP_ERRORS
@@ -59,14 +60,15 @@ class ParallelSetup:
 
 
 def find_parallel_setup(parameters: Sequence[Tensor]) -> ParallelSetup:
-    """How several processes share these parameters."""
+    """How several processes share these parameters; raises if it is by FSDP1."""
     if not dist.is_initialized():
         return ParallelSetup()
     parameter_ids = {id(parameter) for parameter in parameters}
     # a parameter does not know the modules that hold it, so search all live objects, once
     objects = gc.get_objects()
+    _refuse_fsdp1([item for item in objects if type(item).__name__ == "FullyShardedDataParallel"], parameter_ids)
     modules = [item for item in objects if issubclass(type(item), DistributedDataParallel)]
-    modules = [module for module in modules if any(id(parameter) in parameter_ids for parameter in module.parameters())]
+    modules = [module for module in modules if _holds_any(module, parameter_ids)]
     groups = [item for item in objects if type(item).__name__ == "FSDPParamGroup"]
     replicas: list[dist.ProcessGroup] = []
     for module in modules:
@@ -80,3 +82,16 @@ def find_parallel_setup(parameters: Sequence[Tensor]) -> ParallelSetup:
             group for group in groups if any(id(item.sharded_param) in parameter_ids for item in group.fsdp_params)
         ],
     )
+
+
+def _refuse_fsdp1(modules: Iterable[Any], parameter_ids: set[int]) -> None:
+    """Raise if FSDP1 shards any of the parameters: its shards are plain tensors, which say nothing of the others."""
+    if any(module.sharding_strategy.name != "NO_SHARD" and _holds_any(module, parameter_ids) for module in modules):
+        raise ValueError(
+            "Surgery works under DistributedDataParallel and FSDP2, but FullyShardedDataParallel (FSDP1) shards these "
+            "parameters: shard the model with fully_shard (FSDP2)"
+        )
+
+
+def _holds_any(module: Module, parameter_ids: set[int]) -> bool:
+    return any(id(parameter) in parameter_ids for parameter in module.parameters())
