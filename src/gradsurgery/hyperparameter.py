@@ -51,7 +51,7 @@ def check_ratio(value: Hyperparameter) -> Hyperparameter:
     return _check(
         "the ratio of relative",
         value,
-        "relative is the length of lam g_aux in units of g_main's, so it is at least 0",
+        "the ratio of relative is |lam g_aux| / |g_main|, so it is at least 0",
         lambda x: x >= 0,
     )
 

@@ -94,7 +94,7 @@ def test_repr_and_equality():
 
 @pytest.mark.parametrize("ratio", [-0.1, float("nan"), float("inf"), np.float32(-1)])
 def test_the_ratio_is_finite_and_at_least_0(ratio):
-    with pytest.raises(ValueError, match=r"relative is the length .* so it is at least 0, but got "):
+    with pytest.raises(ValueError, match=r"the ratio of relative is .* so it is at least 0, but got "):
         gs.relative(ratio)
 
 

@@ -100,7 +100,7 @@ def test_bad_arguments_get_one_sentence():
     with pytest.raises(ValueError, match="an integer of at least 1, but got 0"):
         gsj.accumulate(optax.sgd(0.1), every=0)
     tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=np.int64(2))  # a NumPy integer is fine
-    with pytest.raises(ValueError, match="made for aux_count=1, but got 2"):
+    with pytest.raises(ValueError, match="made for aux_count=1, but the number of trees in aux is 2"):
         tx.update(PARAMS, tx.init(PARAMS), aux=(PARAMS, PARAMS))
     with pytest.raises(TypeError, match="aux is missing"):
         tx.update(PARAMS, tx.init(PARAMS))

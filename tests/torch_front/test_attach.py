@@ -96,10 +96,10 @@ def test_a_state_without_the_surgerys_part_warns_and_leaves_the_surgery_alone():
 def test_a_state_of_another_method_is_refused():
     run, other = make_attached(gs.bloop(lam=0.5)), make_attached(gs.pcgrad(lam=0.5, rho=0.1))
     train(run, 1)
-    with pytest.raises(ValueError, match="of the method bloop, but this Surgery's method is pcgrad"):
+    with pytest.raises(ValueError, match="with the method bloop, but this Surgery's method is pcgrad"):
         other[1].load_state_dict(run[1].state_dict())
     two_levels = make_attached(gs.bloop(lam=(0.5, 0.1)))
-    with pytest.raises(ValueError, match="keeps a list of 2 averages, but the state has a list of 1"):
+    with pytest.raises(ValueError, match=r"averages is a list of length 2 for .*, but the state has a list of 1"):
         two_levels[1].load_state_dict(run[1].state_dict())
 
 
@@ -116,7 +116,7 @@ def test_if_the_state_of_one_group_is_refused_no_group_is_loaded():
 
     _, saved = make(gs.pcgrad(lam=0.5, rho=0.1), steps=2)
     surgery, optimiser = make(gs.dynamic_barrier(lam=0.5, rho=0.1), steps=1)
-    with pytest.raises(ValueError, match="of the method pcgrad, but this Surgery's method is dynamic_barrier"):
+    with pytest.raises(ValueError, match="with the method pcgrad, but this Surgery's method is dynamic_barrier"):
         optimiser.load_state_dict(saved.state_dict())
     assert [state["steps"] for state in surgery.state_dict()["groups"]] == [1, 1]
 

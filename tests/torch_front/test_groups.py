@@ -191,7 +191,7 @@ def test_bad_groups_get_one_sentence(params, error, sentence):
 
 def test_a_state_with_other_groups_is_refused():
     plain, grouped = gst.Surgery([W, V], gs.agem()), gst.Surgery([{"params": W, "method": gs.agem()}, V], gs.agem())
-    with pytest.raises(ValueError, match="has 2 methods, but the state is of one"):
+    with pytest.raises(ValueError, match="has 2 methods, but the state was saved with one"):
         grouped.load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match=r"has the keys method, .*, but got groups"):
         plain.load_state_dict(grouped.state_dict())

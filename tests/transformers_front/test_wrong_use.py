@@ -62,7 +62,7 @@ def test_an_empty_dataset_is_refused(tmp_path):
 
 
 def test_a_dataset_smaller_than_a_dropped_batch_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="aux_dataset gives no batch"):
+    with pytest.raises(ValueError, match="aux_dataset yields no batch"):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": Tokens(3, seed=0)}, dataloader_drop_last=True).train()
 
 

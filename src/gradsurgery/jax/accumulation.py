@@ -63,7 +63,10 @@ def accumulate(
     ) -> tuple[Tree, AccumulationState]:
         gradients = (updates, *as_aux_tuple(updates, aux))
         if len(gradients) != len(state.means):
-            raise ValueError(f"accumulate was made for aux_count={aux_count}, but got {len(gradients) - 1} in aux")
+            count = len(gradients) - 1
+            raise ValueError(
+                f"accumulate was made for aux_count={aux_count}, but the number of trees in aux is {count}"
+            )
 
         def mean(old: jax.Array, new: jax.Array) -> jax.Array:
             return old + (new.astype(old.dtype) - old) / (state.micro_step + 1).astype(old.dtype)

@@ -25,7 +25,7 @@ def as_aux_tuple(main: Tree, aux: Any) -> Trees:
     Where ``optax.masked`` or ``optax.partition`` has masked main alone, aux is masked here.
     """
     if aux is None:
-        raise TypeError(f"surgery needs the gradients of the auxiliary losses: call {_CALL}, but aux is missing")
+        raise TypeError(f"surgery needs the gradients of the auxiliary losses, but aux is missing: call {_CALL}")
     _check_leaves(main, "main")
     single = _mask_like(main, aux)
     if _same_structure(single, main):

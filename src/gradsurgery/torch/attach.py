@@ -57,7 +57,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
     Args:
         optimizer: the optimiser, unwrapped.
         parts: the parts of the surgery, a live list.
-        gatherer: holds the gradients that were gathered and not applied.
+        gatherer: holds the gradients that were gathered but not applied.
     """
     surgeries = _attached.setdefault(optimizer, [])
     if any(other is parts for other, _ in surgeries):
@@ -78,7 +78,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
     def save(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         if gatherer.gradients:
             warnings.warn(
-                "optimizer.state_dict() does not contain the gradients that the surgery has gathered and not applied: "
+                "optimizer.state_dict() does not contain the gradients that the surgery has gathered but not applied: "
                 "call it after surgery.apply()",
                 stacklevel=5,
             )
@@ -112,7 +112,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
                 states.append((part, _join(part, optimizer_ids, entries)))
             elif any(id(parameter) in optimizer_ids for parameter in part.parameters):
                 warnings.warn(
-                    "the state that the optimiser loads has no part of the surgery that is attached to it, so it was "
+                    "the state that is loaded into the optimiser has no entries of the attached surgery, so it was "
                     "saved without attach: the averages of the surgery stay as they are",
                     stacklevel=5,
                 )

@@ -15,7 +15,7 @@ from gradsurgery.torch.scalars import to_compute_dtype
 
 DDP_ADVICE = (
     "give the losses as functions, surgery.backward(main_fn, aux_fn), so that each has a forward pass of its own, "
-    "synchronise the last micro-batch (no no_sync around it), and if a loss leaves parameters out, use "
+    "synchronise the last micro-batch (not inside no_sync), and if a loss leaves parameters out, use "
     "DistributedDataParallel with find_unused_parameters=True, without static_graph and without no_sync"
 )
 

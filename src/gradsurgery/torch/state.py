@@ -105,7 +105,7 @@ class State:
         method = self._method
         if saved["method"] != method.name:
             raise ValueError(
-                f"the state is of the method {saved['method']}, but this Surgery's method is {method.name}"
+                f"the state was saved with the method {saved['method']}, but this Surgery's method is {method.name}"
             )
         steps = saved["steps"]
         if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
@@ -114,13 +114,17 @@ class State:
             raise ValueError(f"mass is a number from 0 to 1, but the state has {float(saved['mass'])}")
         for name, count in (("memory", len(method.memory)), ("averages", method.averages)):
             if not isinstance(saved[name], list | tuple) or len(saved[name]) != count:
-                raise ValueError(f"{method!r} keeps a list of {count} {name}, but the state has {_brief(saved[name])}")
+                raise ValueError(
+                    f"{name} is a list of length {count} for {method!r}, but the state has {_brief(saved[name])}"
+                )
         for value in saved["memory"]:
             _number("memory", value)
         self._check_shapes(saved["shapes"])
         for level in saved["averages"]:
             if not isinstance(level, Mapping):
-                raise ValueError(f"averages are by the number of the parameter, but the state has {_brief(level)}")
+                raise ValueError(
+                    f"averages are keyed by the position of the parameter, but the state has {_brief(level)}"
+                )
             for index, average in level.items():
                 self._check_average(index, average)
 
@@ -138,7 +142,7 @@ class State:
     def _check_average(self, index: Any, average: Any) -> None:
         if index not in range(len(self.parameters)):
             raise ValueError(
-                f"the state has an average of parameter {index}, but the last is {len(self.parameters) - 1}"
+                f"the state has an average of parameter {index}, but the last parameter is {len(self.parameters) - 1}"
             )
         parameter = self.parameters[index]
         if not isinstance(average, Tensor) or not average.is_floating_point():

@@ -298,7 +298,7 @@ class Surgery:
         """
         if self._gatherer.gradients:
             warnings.warn(
-                "state_dict() does not contain the gradients that were gathered and not applied: call it after apply()",
+                "state_dict() does not contain the gradients that were gathered but not applied: call it after apply()",
                 stacklevel=2,
             )
         states = [part.snapshot() for part in self._parts]
@@ -309,10 +309,12 @@ class Surgery:
         states = [state]
         if len(self._parts) > 1:
             if not isinstance(state, Mapping) or not isinstance(state.get("groups"), list | tuple):
-                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state is of one")
+                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state was saved with one")
             states = list(state["groups"])
             if len(states) != len(self._parts):
-                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state is of {len(states)}")
+                raise ValueError(
+                    f"this Surgery has {len(self._parts)} methods, but the state was saved with {len(states)}"
+                )
         for part, saved in zip(self._parts, states, strict=True):
             part.check(saved)
         for part, saved in zip(self._parts, states, strict=True):

@@ -24,7 +24,7 @@ class AuxBatches(Iterator[Any]):
         if batch is None:
             if self._batch == 0:
                 raise ValueError(
-                    "aux_dataset gives no batch: with dataloader_drop_last, it must hold a batch for each process"
+                    "aux_dataset yields no batch: with dataloader_drop_last, it must hold a batch for each process"
                 )
             self._start_epoch(self._epoch + 1)
             return next(self)
