@@ -1,6 +1,6 @@
 """Hyperparameters (lam, rho, beta): validation, and evaluation of schedules.
 
-Python and numpy numbers are checked for their range, as are the values of a schedule ``step -> value``. Scalars of jax
+Python and numpy numbers are range-checked, including those that a schedule ``step -> value`` returns. Scalars of jax
 and torch are not checked: they may be traced, and reading one may block on a device.
 """
 
@@ -22,7 +22,7 @@ class StepWeight:
     """A value for ``lam`` that depends on the gradients of the step. Formulas see the number that ``weigh`` returns."""
 
     def resolve(self, step: Scalar) -> Self:
-        """This weight with the value at this step in place of each schedule."""
+        """This weight with each schedule replaced by its value at this step."""
         raise NotImplementedError
 
     def weigh(self, main: Vector, aux: Vector) -> Scalar:

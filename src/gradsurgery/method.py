@@ -31,9 +31,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to combine the gradients of a main and of one or more auxiliary losses. Subclasses implement the formula.
+    """A way to combine the gradients of a main loss and of one or more auxiliary losses.
 
-    A subclass may have the hyperparameters ``lam``, ``rho`` and ``beta``, each a number or a schedule.
+    A subclass implements the formula, ``direction``. It may have the hyperparameters ``lam``, ``rho`` and ``beta``,
+    each a number or a schedule.
     """
 
     memory: ClassVar[tuple[str, ...]] = ()
@@ -60,7 +61,7 @@ class Method:
         return 0 if getattr(self, "rho", None) is None else self.averaged
 
     def resolve(self, step: Scalar) -> Self:
-        """The method with each schedule replaced by its value at this step, and checked."""
+        """The method with each schedule replaced by its value at this step, which is range-checked."""
         changed = {}
         for name in ("lam", "rho", "beta"):
             field = getattr(self, name, None)
@@ -91,13 +92,13 @@ class Method:
         if count == 0:
             raise ValueError(f"{self.name} needs the gradient of at least one auxiliary loss, but got none")
         if self.aux_count not in (None, count):
-            by_lam = type(self).aux_count is not Method.aux_count
+            lam_sets_count = type(self).aux_count is not Method.aux_count
             raise ValueError(
                 f"{self!r} takes {self.aux_count} auxiliary gradient{'s' * (self.aux_count != 1)}, but got {count}"
-                + "; give lam one weight for each" * by_lam
+                + "; give lam one weight for each" * lam_sets_count
             )
 
     def _set(self, **fields: Any) -> None:
-        """Write fields of the frozen record while it is being made."""
+        """Set fields in spite of ``frozen=True``; for an instance that is still being made."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)

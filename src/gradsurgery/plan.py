@@ -1,7 +1,7 @@
-"""One step of a method on symbols, which leaves a front end with two passes over memory.
+"""One step of a method, run on symbols, so that a front end needs only two passes over memory.
 
-A front end computes inner products. It gets the weights of the direction over the vectors that it holds, and the rule
-that updates its averages:
+A front end supplies the inner products. It gets back the weights of the direction over the vectors that it holds, and
+the rule that updates its averages:
 
     direction = sum of weights[name] * vector[name]
     average   = keep * average + take * gradient       if the step is sound, else unchanged
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     weights: dict[str, Scalar]
     """The direction, over the vectors of ``basis``."""
     sound: Scalar
-    """Whether averages, mass and memory are updated."""
+    """Whether the step is sound; if not, averages, mass and memory keep their values."""
     keep: Scalar
     """The weight of the old average in the new one; 1 for a method without averages."""
     take: Scalar

@@ -74,22 +74,22 @@ class Reference:
             return self._step(gradients)
 
     def _step(self, gradients: list[Array]) -> Array:
-        now, aux_count = self.method.resolve(self.state.steps), len(gradients) - 1
-        averages = self.state.averages or tuple(np.zeros_like(g) for g in gradients[: now.averages])
+        method, aux_count = self.method.resolve(self.state.steps), len(gradients) - 1
+        averages = self.state.averages or tuple(np.zeros_like(g) for g in gradients[: method.averages])
         state = replace(self.state, steps=self.state.steps + 1, averages=averages)
         # arrays have the operators of Vector
         vectors: list[Any] = [vector.view(_Array) for vector in (*gradients, *state.corrected)]
         main, *others = vectors
         aux, corrected = others[:aux_count], others[aux_count:]
-        step = Step(main, tuple(aux), tuple(corrected or vectors[: now.averaged]), state.memory)
-        formula = now.resolve_lam(step)
+        step = Step(main, tuple(aux), tuple(corrected or vectors[: method.averaged]), state.memory)
+        formula = method.resolve_lam(step)
         direction = cast(Array, np.asarray(formula.direction(step)))
 
-        named = dict(zip(basis(now, aux_count), vectors, strict=True))
-        products = [np.dot(named[a], named[b]) for a, b in required_products(now, aux_count)]
+        named = dict(zip(basis(method, aux_count), vectors, strict=True))
+        products = [np.dot(named[a], named[b]) for a, b in required_products(method, aux_count)]
         sound = bool(np.isfinite(products).all() and np.isfinite(direction).all())
         if sound:
-            rho = getattr(now, "rho", None) or 0.0
+            rho = getattr(method, "rho", None) or 0.0
             state = replace(
                 state,
                 averages=tuple((1 - rho) * a + rho * g for a, g in zip(averages, gradients, strict=False)),

@@ -51,7 +51,7 @@ class relative(hyperparameter.StepWeight):
         return f"relative({self.ratio!r})"
 
     def resolve(self, step: Scalar) -> Self:
-        """The relative weight with the value at this step in place of a schedule."""
+        """This weight with a schedule replaced by its value at this step."""
         return type(self)(self.ratio(step)) if callable(self.ratio) else self
 
     def weigh(self, main: Vector, aux: Vector) -> Scalar:

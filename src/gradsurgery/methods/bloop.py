@@ -28,9 +28,9 @@ class bloop(Method):
     Args:
         lam: weight of the auxiliary loss, at least 0, or ``relative``; a tuple for several losses, most important
             first.
-        rho: share of the new gradient in the average, in (0, 1]. The average must follow the parameters: choose rho
-            larger if the learning rate is. None projects on the gradients of this step, the full-batch rule, which
-            under gradient noise approaches mixed training.
+        rho: share of the new gradient in the average, in (0, 1]. The average must keep up with the parameters, so a
+            larger learning rate needs a larger rho. None projects on the gradients of this step, the full-batch rule,
+            which under gradient noise approaches mixed training.
 
     The paper's expected decrease of main with the EMA has a misprint: its last term is -eta lam <pi, g_main>.
 

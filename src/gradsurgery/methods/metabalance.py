@@ -14,7 +14,8 @@ from gradsurgery.vector import Vector
 class metabalance(Method):
     """Auxiliary gradients rescaled to the length of main's.
 
-    The form of Table 1: the reference's with relax factor 1, and with lengths of this step instead of moving averages.
+    The form of Table 1: that of the reference with relax factor 1, and with the lengths of this step instead of their
+    moving averages.
 
     Example:
         >>> metabalance()

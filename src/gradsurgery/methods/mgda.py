@@ -14,7 +14,7 @@ from gradsurgery.vector import Vector
 class mgda(Method):
     """Multiple-gradient descent for two losses: decreases both, and stops where one decreases only if the other rises.
 
-    Table 1 prints the weight with the wrong sign and without the clip. This is the reference's.
+    Table 1 prints the weight with the wrong sign and without the clip. This is the weight of the reference.
 
     Example:
         >>> mgda()
