@@ -1,4 +1,4 @@
-"""Gradient accumulation: the mean of main's and of each auxiliary gradient over micro-batches, then one step."""
+"""Gradient accumulation: the mean gradient of each loss over several micro-batches, then one step."""
 
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class AccumulationState(NamedTuple):
 def accumulate(
     inner: optax.GradientTransformation, every: int, *, aux_count: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-    """Update ``inner`` once in ``every`` calls, with the means of main's and of the auxiliary gradients.
+    """Update ``inner`` once per ``every`` calls, with the mean gradient of each loss.
 
     The other calls return zero updates. Use this instead of ``optax.MultiSteps``, which passes on the auxiliary
     gradients of the last micro-batch only; ``surgery`` raises inside it.
@@ -80,7 +80,7 @@ def accumulate(
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step)[0]), state.inner
 
         means = jax.tree.map(mean, state.means, gradients)
-        full = state.micro_step + 1 >= every  # above it, if the state comes from a larger ``every``
+        full = state.micro_step + 1 >= every  # above it if the state was saved with a larger ``every``
         direction, inner_state = jax.lax.cond(full, step, wait)
         return direction, AccumulationState(
             micro_step=jnp.where(full, 0, state.micro_step + 1),

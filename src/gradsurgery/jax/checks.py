@@ -22,7 +22,7 @@ def check_parameters(params: Tree) -> None:
 def as_aux_tuple(main: Tree, aux: Any) -> Trees:
     """The auxiliary gradients as a tuple of pytrees, each with the structure and shapes of ``main``.
 
-    Where ``optax.masked`` or ``optax.partition`` has masked main alone, aux is masked here.
+    If ``optax.masked`` or ``optax.partition`` has masked main but not aux, the same mask is applied to aux.
     """
     if aux is None:
         raise TypeError(f"surgery needs the gradients of the auxiliary losses, but aux is missing: call {_CALL}")
@@ -46,7 +46,7 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
     expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
     if expected != got:
         raise ValueError(
-            f"the state of {method!r} has {_counts(*expected)}, but got one with {_counts(*got)}: "
+            f"the state of {method!r} has {_describe_counts(*expected)}, but got one with {_describe_counts(*got)}: "
             "it was made for another method"
         )
     for average in averages:
@@ -103,7 +103,7 @@ def _structure_error(main: Tree, tree: Tree, name: str) -> str:
 
 
 def _mask_like(main: Tree, tree: Tree) -> Tree:
-    """The tree with optax's masks where main has them; the tree itself if its structure does not fit."""
+    """The tree, masked where optax has masked main; unchanged if its structure does not fit."""
 
     def is_mask(node: Any) -> bool:
         return isinstance(node, optax.MaskedNode)
@@ -114,5 +114,5 @@ def _mask_like(main: Tree, tree: Tree) -> Tree:
         return tree
 
 
-def _counts(averages: int, memory: int) -> str:
+def _describe_counts(averages: int, memory: int) -> str:
     return f"{averages} average{'s' * (averages != 1)} and {memory} number{'s' * (memory != 1)} in memory"

@@ -6,10 +6,10 @@ the averages are updated first, and the direction is formed from the new ones:
     old average = (new average - take * gradient) / keep
 
 This loses digits if the old average is much shorter than its gradient, and is impossible in the first step (keep = 0).
-Such a step forms the direction first, inside a while loop of at most one turn, because XLA orders reads before in-place
-writes there.
+Such a step forms the direction first, inside a while loop of at most one iteration, because XLA orders reads before
+in-place writes there.
 
-To do without this file, import ``combine_and_update`` from ``gradsurgery.jax.tree`` in ``transform.py``.
+To drop this file, import ``combine_and_update`` from ``gradsurgery.jax.tree`` in ``transform.py``.
 """
 
 from collections.abc import Sequence
@@ -47,21 +47,25 @@ def _in_place(
 ) -> tuple[Tree, Trees]:
     main, *_, last = gradients
     numbers = [0.0 if weight is None else weight for weight in weights]
-    of_gradients, of_averages = numbers[: len(gradients)], numbers[len(gradients) :]
+    gradient_weights, average_weights = numbers[: len(gradients)], numbers[len(gradients) :]
 
     # recovering an average subtracts b take / keep from its gradient's weight a: digits cancel unless that is below |a|
-    cancels = (abs(b) * take >= keep * abs(a) for a, b in zip(of_gradients, of_averages, strict=False))
+    cancels = (abs(b) * take >= keep * abs(a) for a, b in zip(gradient_weights, average_weights, strict=False))
     direction_first = reduce(or_, cancels)
-    of_new = [weight / keep for weight in of_averages]
-    update_first = [*(a - take * b for a, b in zip_longest(of_gradients, of_new, fillvalue=0.0)), *of_new]
+    new_average_weights = [weight / keep for weight in average_weights]
+    update_first = [
+        *(a - take * b for a, b in zip_longest(gradient_weights, new_average_weights, fillvalue=0.0)),
+        *new_average_weights,
+    ]
     # the loop replaces the last gradient by the part of the direction that comes from it and from all averages
-    after_loop = [*of_gradients[:-1], 1.0, *(0.0 for _ in of_averages)]
+    after_loop = [*gradient_weights[:-1], 1.0, *(0.0 for _ in average_weights)]
     final = [jnp.where(direction_first, a, b) for a, b in zip(after_loop, update_first, strict=True)]
 
     # in an unsound step all of these are NaN: the loop does not run, and averages are unchanged
     *packed, keep, take, take_after_loop, direction_first = materialize(
         scalar_type(main),
-        *final, of_gradients[-1], *of_averages, keep, take, jnp.where(direction_first, 0, take), direction_first,
+        *final, gradient_weights[-1], *average_weights,
+        keep, take, jnp.where(direction_first, 0, take), direction_first,
     )  # fmt: skip
     final, in_loop = packed[: len(final)], packed[len(final) :]
 
@@ -71,7 +75,7 @@ def _in_place(
 
     def loop_body(state: Any) -> Any:
         rest, averages, _ = state
-        stop = depend_on_weights(jnp.zeros_like(direction_first))  # a constant: XLA sees that there is one turn at most
+        stop = depend_on_weights(jnp.zeros_like(direction_first))  # a constant: XLA sees at most one iteration
         rest = combine(in_loop, (rest, *averages), like=rest)
         return rest, update_averages(averages, gradients, keep, take), stop
 

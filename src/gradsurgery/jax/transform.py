@@ -1,4 +1,4 @@
-"""``surgery``, an optax transformation: main's gradients go in as updates, the others as ``aux``.
+"""``surgery``, an optax transformation: main's gradients go in as updates, the auxiliary ones as ``aux``.
 
 A step takes two passes over memory: the inner products that the method needs, then the direction and the new averages.
 """
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
-from gradsurgery.jax.cpu_in_place import combine_and_update  # or, copying averages on CPUs, from gradsurgery.jax.tree
+from gradsurgery.jax.cpu_in_place import combine_and_update  # the plain version is in gradsurgery.jax.tree
 from gradsurgery.jax.tree import Tree, inner, scalar_type, zeros_like
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
@@ -122,8 +122,8 @@ def surgery(
 
 def _diagnostic_names(method: Method, measure: bool) -> list[str]:
     """The names in the state, whose structure is fixed before the number of auxiliary losses is known."""
-    now, counts = method.resolve(0), (1, 2) if method.aux_count is None else (method.aux_count,)
-    plans = [plan(now, basis(method, count), dot=lambda a, b: 1.0, measure=measure) for count in counts]
+    resolved, counts = method.resolve(0), (1, 2) if method.aux_count is None else (method.aux_count,)
+    plans = [plan(resolved, basis(method, count), dot=lambda a, b: 1.0, measure=measure) for count in counts]
     first, *others = (step.diagnostics() for step in plans)
     return [name for name in first if all(name in other for other in others)]
 

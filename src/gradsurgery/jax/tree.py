@@ -53,12 +53,12 @@ def inner(u: Tree, v: Tree, axis_names: AxisNames = ()) -> jax.Array:
 def combine_and_update(
     weights: Sequence[Scalar | None], keep: Scalar, take: Scalar, gradients: Trees, averages: Trees
 ) -> tuple[Tree, Trees]:
-    """The direction and the new averages. A weight that is not finite makes the direction NaN and leaves the averages.
+    """The direction and the new averages. A weight that is not finite makes the direction NaN and keeps the averages.
 
     Args:
         weights: the direction, over the gradients and then the averages; None for a vector that is not part of it.
-        keep: the weight of an average in the new one.
-        take: the weight of its gradient; 0 leaves the averages unchanged.
+        keep: the weight of the old average in the new one.
+        take: the weight of the gradient in its new average; 0 leaves the averages unchanged.
         gradients: the gradients of the losses, main first.
         averages: the averages of the first gradients.
     """
