@@ -1,4 +1,4 @@
-"""Accelerate: scale the losses, divide them by the number of micro-batches, and tell when to step."""
+"""Accelerate: scale the losses, divide them by the number of micro-batches, and step after the last one."""
 
 from collections.abc import Callable
 from functools import partial

@@ -63,7 +63,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
     if any(other is parts for other, _ in surgeries):
         return
     for other, handles in list(surgeries):
-        if _ids(other) & _ids(parts):
+        if _parameter_ids(other) & _parameter_ids(parts):
             for handle in handles:
                 handle.remove()
             surgeries.remove((other, handles))
@@ -82,41 +82,41 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
                 "call it after surgery.apply()",
                 stacklevel=5,
             )
-        entries = {key: entry for part in parts for key, entry in _split(part).items()}
+        entries = {key: entry for part in parts for key, entry in _split_by_parameter(part).items()}
         # the inner dictionaries are the optimiser's own: replace them, do not write to them
         state = dict(saved["state"])
-        for parameter, index in zip(_parameters(optimizer), _keys(saved["param_groups"]), strict=True):
+        for parameter, index in zip(_parameters(optimizer), _parameter_keys(saved["param_groups"]), strict=True):
             if id(parameter) in entries:
                 state[index] = {**state.get(index, {}), **entries[id(parameter)]}
         return {**saved, "state": state}
 
     def load(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:
-        if _sizes(optimizer.param_groups) != _sizes(saved["param_groups"]):
+        if _group_sizes(optimizer.param_groups) != _group_sizes(saved["param_groups"]):
             return None  # the optimiser raises
-        ids_by_key = dict(zip(_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
-        surgery_ids = _ids(parts)
+        ids_by_key = dict(zip(_parameter_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
+        surgery_ids = _parameter_ids(parts)
         entries, state = {}, {}
         for key, entry in saved["state"].items():
-            own, rest = {}, entry
+            surgery_entry, optimizer_entry = {}, entry
             if ids_by_key.get(key) in surgery_ids:  # another surgery may be attached for the other parameters
-                own = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
-                rest = {name: value for name, value in entry.items() if name not in own}
-            if own:
-                entries[ids_by_key[key]] = own
-            if rest or not own:
-                state[key] = rest
+                surgery_entry = {name: value for name, value in entry.items() if str(name).startswith(PREFIX)}
+                optimizer_entry = {name: value for name, value in entry.items() if name not in surgery_entry}
+            if surgery_entry:
+                entries[ids_by_key[key]] = surgery_entry
+            if optimizer_entry or not surgery_entry:
+                state[key] = optimizer_entry
         optimizer_ids = set(ids_by_key.values())
         states = []
         for part in parts:
             if any(id(parameter) in entries for parameter in part.parameters):
-                states.append((part, _join(part, optimizer_ids, entries)))
+                states.append((part, _join_entries(part, optimizer_ids, entries)))
             elif any(id(parameter) in optimizer_ids for parameter in part.parameters):
                 warnings.warn(
                     "the state that is loaded into the optimiser has no entries of the attached surgery, so it was "
                     "saved without attach: the averages of the surgery stay as they are",
                     stacklevel=5,
                 )
-        for part, part_state in states:  # all before any is loaded
+        for part, part_state in states:  # check all before loading any
             part.check(part_state)
         for part, part_state in states:
             part.load(part_state)
@@ -131,7 +131,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
     surgeries.append((parts, handles))
 
 
-def _ids(parts: Sequence[Stateful]) -> set[int]:
+def _parameter_ids(parts: Sequence[Stateful]) -> set[int]:
     return {id(parameter) for part in parts for parameter in part.parameters}
 
 
@@ -139,17 +139,17 @@ def _parameters(optimizer: Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _keys(param_groups: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _parameter_keys(param_groups: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The keys of the parameters in a saved state: numbers, or names from ``torch.distributed.checkpoint``."""
     return [key for group in param_groups for key in group["params"]]
 
 
-def _sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
+def _group_sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(group["params"]) for group in param_groups]
 
 
-def _split(part: Stateful) -> dict[int, dict[str, Tensor]]:
-    """The state by the id of the parameter; scalars are repeated, as optimisers do with their count of steps."""
+def _split_by_parameter(part: Stateful) -> dict[int, dict[str, Tensor]]:
+    """The state by the id of the parameter; scalars are repeated, as optimisers repeat their step count."""
     saved = part.snapshot()
     prefix = f"{PREFIX}{saved['method']}."
     scalars = {f"{prefix}steps": torch.tensor(saved["steps"]), f"{prefix}mass": saved["mass"]}
@@ -165,7 +165,9 @@ def _split(part: Stateful) -> dict[int, dict[str, Tensor]]:
     return entries
 
 
-def _join(part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Any]:
+def _join_entries(
+    part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]
+) -> dict[str, Any]:
     """The state of a part from that of an optimiser; parameters of other optimisers keep their averages.
 
     Args:

@@ -1,4 +1,4 @@
-"""Step 2, lay out: the vectors of each parameter side by side in memory, in the blocks that the passes work on."""
+"""Step 2, lay out: the vectors of each parameter, with equal strides, in the blocks that the passes work on."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -13,11 +13,11 @@ from gradsurgery.torch.dtensor import Shards, local, shards_of
 from gradsurgery.torch.state import State
 
 PIECE = 1 << 20
-"""Elements of a piece. On the CPU a piece fits the cache, so that several operations read memory once; and the dot
-product of a piece does not lose digits, as that of a longer vector would."""
+"""The number of elements in a piece. On the CPU a piece fits in the cache, so that several operations read memory once,
+and its dot product does not lose digits as that of a longer vector would."""
 
 SMALL = 1 << 15
-"""Blocks of fewer elements are merged: calling an operation would take longer than running it."""
+"""Blocks with fewer elements are merged: the overhead of a call would exceed the work in it."""
 
 
 class Block(NamedTuple):
@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements of each vector."""
+        """The number of elements in each vector."""
         return self.gradients[0].numel()
 
     def pieces(self) -> "Sequence[Block]":
@@ -105,7 +105,7 @@ def make_dense(tensor: Tensor) -> Tensor:
 
 
 def _memory_order(tensor: Tensor) -> list[int]:
-    """The dimensions by falling stride: in this order the elements are adjacent."""
+    """The dimensions by decreasing stride: in this order a dense tensor is contiguous."""
     return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 

@@ -1,7 +1,7 @@
 """Parameters replicated by DistributedDataParallel: every process must hold the same gradients.
 
-DDP synchronises only the first backward pass after a forward pass, and says nothing about the others. So each step
-compares the gradients of all processes, by their lengths and by a fingerprint.
+DDP synchronises only the first backward pass after a forward pass, and silently skips the others. So each step compares
+the gradients of all processes, by their lengths and by a fingerprint.
 """
 
 from collections.abc import Sequence

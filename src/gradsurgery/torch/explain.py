@@ -7,6 +7,8 @@ from gradsurgery.torch.surgery import Surgery
 LITTLE, MUCH = 0.1, 0.5
 """Shares of steps in conflict, or of aux removed, below and above which the advice changes."""
 
+ADVICE_UNSOUND = "look for overflow in the losses, lower the learning rate, or clip the gradients."
+
 
 def explain(surgery: Surgery) -> str:
     """Say how much the losses were in conflict over all steps, and what to do about it. Blocks on the device.
@@ -22,7 +24,7 @@ def explain(surgery: Surgery) -> str:
         In 4 steps, aux pointed against main in 75 % (mean cosine -0.71), and 53 % of aux was removed
 
     Args:
-        surgery: the surgery; with ``measure=True`` for cosines and for what was removed.
+        surgery: the surgery; ``measure=True`` adds cosines, and how much of aux was removed.
     """
     parts, texts = surgery._parts, []
     for index, part in enumerate(parts):
@@ -53,9 +55,6 @@ def _explain(method: str, steps: int, means: Mapping[str, float]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-ADVICE_UNSOUND = "look for overflow in the losses, lower the learning rate, or clip the gradients."
 
 
 def _advice(method: str, conflict: float | None, removed: float | None) -> str:

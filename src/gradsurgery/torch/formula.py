@@ -97,7 +97,7 @@ class Formula:
 
     def plan(
         self, products: Sequence[Scalar], state: State, *, scale: Scalar | None = None, replicas_agree: Scalar = True
-    ) -> "PlannedStep":
+    ) -> PlannedStep:
         """Plan one step.
 
         Args:

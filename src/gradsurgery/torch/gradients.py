@@ -34,7 +34,7 @@ class Gatherer:
         self.gradients = []
 
     def backward(self, names: Sequence[str], losses: Sequence[Loss], setup: ParallelSetup) -> tuple[Tensor, ...]:
-        """Add the gradients of these losses; returns their values. ``.grad`` is as before when this returns."""
+        """Add the gradients of these losses and return their values; ``.grad`` is restored."""
         if self.gradients and len(self.gradients) != len(losses):
             raise ValueError(f"backward was called with {len(self.gradients)} losses before, but got {len(losses)}")
         gathered = self.gradients or [[None] * len(self._parameters) for _ in losses]
@@ -188,13 +188,13 @@ def _backward(
         for parameter, gradient in zip(trainable, gradients, strict=True):
             parameter.grad = add_gradients(parameter.grad, gradient)
         return {}
-    others = graph.leaves.keys() - {id(parameter) for parameter in parameters}
-    unrestricted = setup.hooked or (not others and bool(graph.leaves)) or graph.hides_parameters
+    other_leaves = graph.leaves.keys() - {id(parameter) for parameter in parameters}
+    unrestricted = setup.hooked or (not other_leaves and bool(graph.leaves)) or graph.hides_parameters
     inputs = None if unrestricted else _trainable(parameters)
     loss.backward(retain_graph=retain_graph, inputs=inputs)  # type: ignore[no-untyped-call]
     if setup.sharded:  # FSDP2 computes with gathered parameters, which are not those of the user
         return {}
-    return {key: graph.leaves[key] for key in others if isinstance(graph.leaves[key], Parameter)}
+    return {key: graph.leaves[key] for key in other_leaves if isinstance(graph.leaves[key], Parameter)}
 
 
 def _trainable(parameters: list[Tensor]) -> list[Tensor]:

@@ -11,7 +11,7 @@ from gradsurgery.torch.scalars import Scalars
 
 @dataclass
 class _Sums:
-    """Sums over the sound ones among ``steps`` steps."""
+    """Sums over sound steps; ``steps`` counts unsound ones too."""
 
     steps: int = 0
     sound: Scalar = 0.0

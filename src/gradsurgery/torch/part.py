@@ -143,13 +143,13 @@ class Part:
         groups: Mapping[Group, list[Block]],
         replicas: Sequence[dist.ProcessGroup],
     ) -> Scalar:
-        """Whether all replicas under DDP hold the same gradients; raises if they differ and reading it is free."""
+        """Whether all replicas under DDP hold the same gradients; raises if not, where reading that does not block."""
         blocks = enumerate(block for group in groups.values() for block in group)
         rows = [self._scalars.tensor(fingerprint(block, index)) for index, block in blocks]
         squares = self._scalars.row([products[formula.pairs.index((name, name))] for name in formula.gradients])
         fingerprints = torch.stack(rows).sum(0) if rows else torch.zeros_like(squares)
         agree = replicas_agree(squares, fingerprints, replicas)
-        # on an accelerator, reading would wait: do so in the first step only; later ones end in NaN
+        # reading blocks on an accelerator, so do it in the first step only; a later step that differs ends in NaN
         if self._state.steps == 0 or not self._scalars.is_async:
             wrong = [name for name, same in zip(formula.gradients, agree.tolist(), strict=True) if not same]
             if wrong:

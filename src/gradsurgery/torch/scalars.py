@@ -46,18 +46,18 @@ class Scalars:
 
     def __init__(self, device: torch.device, dtypes: Iterable[torch.dtype]) -> None:
         self.device = device
-        self._computed: set[torch.dtype] = set()
+        self._compute_dtypes: set[torch.dtype] = set()
         self.include(dtypes)
         self.is_async = is_async(torch.empty(0, device=device))
         """Whether reading a scalar blocks on the device."""
 
     def include(self, dtypes: Iterable[torch.dtype]) -> None:
-        """Update the types to compute in for additional parameters of these types."""
-        self._computed |= {compute_dtype(dtype) for dtype in dtypes}
-        self.dtype = torch.float64 if torch.float64 in self._computed else torch.float32
+        """Take parameters of these types into account."""
+        self._compute_dtypes |= {compute_dtype(dtype) for dtype in dtypes}
+        self.dtype = torch.float64 if torch.float64 in self._compute_dtypes else torch.float32
         """The widest type that is computed in."""
         self._numpy_type = np.float64 if self.dtype == torch.float64 else np.float32
-        self._narrowest = torch.float32 if torch.float32 in self._computed else torch.float64
+        self._narrowest = torch.float32 if torch.float32 in self._compute_dtypes else torch.float64
         self._narrowest_code = "f" if self._narrowest == torch.float32 else "d"
 
     def formula_scalar(self, value: Scalar) -> Scalar:

@@ -115,7 +115,7 @@ class State:
         for name, count in (("memory", len(method.memory)), ("averages", method.averages)):
             if not isinstance(saved[name], list | tuple) or len(saved[name]) != count:
                 raise ValueError(
-                    f"{name} is a list of length {count} for {method!r}, but the state has {_brief(saved[name])}"
+                    f"{name} is a list of length {count} for {method!r}, but the state has {_describe(saved[name])}"
                 )
         for value in saved["memory"]:
             _number("memory", value)
@@ -123,7 +123,7 @@ class State:
         for level in saved["averages"]:
             if not isinstance(level, Mapping):
                 raise ValueError(
-                    f"averages are keyed by the position of the parameter, but the state has {_brief(level)}"
+                    f"averages are keyed by the position of the parameter, but the state has {_describe(level)}"
                 )
             for index, average in level.items():
                 self._check_average(index, average)
@@ -131,7 +131,7 @@ class State:
     def _check_shapes(self, shapes: Any) -> None:
         count = len(self.parameters)
         if not isinstance(shapes, list | tuple) or len(shapes) != count:
-            saved_count = len(shapes) if isinstance(shapes, list | tuple) else _brief(shapes)
+            saved_count = len(shapes) if isinstance(shapes, list | tuple) else _describe(shapes)
             raise ValueError(f"the state is for {saved_count} parameters, but this Surgery has {count}")
         for index, (shape, parameter) in enumerate(zip(shapes, self.parameters, strict=True)):
             if list(shape) != list(parameter.shape):
@@ -146,7 +146,7 @@ class State:
             )
         parameter = self.parameters[index]
         if not isinstance(average, Tensor) or not average.is_floating_point():
-            kind = average.dtype if isinstance(average, Tensor) else _brief(average)
+            kind = average.dtype if isinstance(average, Tensor) else _describe(average)
             raise ValueError(f"an average is a tensor of real numbers, but that of parameter {index} is {kind}")
         if average.shape != parameter.shape:
             raise ValueError(
@@ -185,13 +185,13 @@ def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"{name} holds numbers, but the state has {_brief(value)}") from None
+        raise ValueError(f"{name} holds numbers, but the state has {_describe(value)}") from None
     if not abs(number) < float("inf"):
         raise ValueError(f"{name} holds finite numbers, but the state has {number}")
     return number
 
 
-def _brief(value: Any) -> str:
+def _describe(value: Any) -> str:
     """The value for an error message: its repr if short, else its type and length."""
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"

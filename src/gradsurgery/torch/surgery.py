@@ -177,9 +177,9 @@ class Surgery:
             raise
 
     def apply(self, *, scaler: Any = None) -> None:
-        """Combine the gathered gradients to a direction, add it to ``.grad``, and update the averages.
+        """Combine the gathered gradients into a direction, add it to ``.grad``, and update the averages.
 
-        ``.grad`` is added to, as ``backward()`` does: it keeps what a plain ``loss.backward()`` has left there. A
+        As with ``backward()``, ``.grad`` accumulates: what a plain ``loss.backward()`` has left there is kept. A
         parameter that no loss reaches keeps its ``.grad``. If only some losses reach a parameter, the gradients of the
         others count as zero.
 
@@ -218,22 +218,22 @@ class Surgery:
         self._gatherer.add_to_grad(directions)
 
     def attach(self, *optimizers: Any) -> None:
-        """Let the state of this surgery travel in ``optimizer.state_dict()``, and guard ``optimizer.step()``.
+        """Save and load the state of this surgery with the optimiser's, and guard ``optimizer.step()``.
 
             surgery.attach(optimizer)                          # before loading a checkpoint
             torch.save(optimizer.state_dict(), "optimizer.pt")
             optimizer.load_state_dict(torch.load("optimizer.pt", weights_only=True))
 
         ``optimizer.step()`` then raises if gradients were gathered and ``apply`` was forgotten. Loading a state drops
-        gathered gradients; one that was saved without ``attach`` warns, and leaves the averages as they are. Averages
-        are stored beside the optimiser's own state of each parameter, so
+        gathered gradients; a state that was saved without ``attach`` leaves the averages as they are, with a warning.
+        Averages are stored beside the optimiser's own state of each parameter, so
         ``torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`` saves and reshards them too (not with
         ``flatten_optimizer_state_dict=True``, which loads only what the optimiser itself keeps: a warning says so).
 
         Args:
-            optimizers: optimisers of ``torch.optim``, plain or wrapped by Accelerate or Lightning. If several share the
-                parameters, give all of them, and load all of them. A surgery on the same parameters that was attached
-                before, for example with another method, is detached.
+            optimizers: optimisers of ``torch.optim``, plain or wrapped by Accelerate or Lightning. If several
+                train the parameters between them, pass all of them, and load the states of all. A surgery on the same
+                parameters that was attached before, for example with another method, is detached.
         """
         inner = [unwrap_optimizer(optimizer) for optimizer in optimizers]
         optimized = {

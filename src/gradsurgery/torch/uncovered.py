@@ -12,7 +12,7 @@ SHOWN = 5
 
 
 def warn_uncovered(uncovered: Sequence[Tensor]) -> None:
-    """Say how many parameters are left out, and which; points to the caller of ``Surgery.backward``."""
+    """Warn, at the caller of ``Surgery.backward``, how many parameters are left out, and name the first few."""
     count, names = len(uncovered), _names(uncovered)
     shown = ", ".join(names[:SHOWN]) + (", ..." if count > SHOWN else "")
     warnings.warn(

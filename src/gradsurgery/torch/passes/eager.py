@@ -57,11 +57,11 @@ def _combine(
     sources = others
     if len(averages) == len(gradients):
         sources = [*others, direction.clone()]  # the direction is written over the last gradient
-    main_weight, *other_weights, own_weight = weights[: len(gradients)]
+    main_weight, *other_weights, last_weight = weights[: len(gradients)]
     if isinstance(main_weight, float) and main_weight == 1:  # as in most methods: one operation instead of two
-        torch.add(others[0], direction, alpha=own_weight, out=direction)
+        torch.add(others[0], direction, alpha=last_weight, out=direction)
     else:
-        direction.mul_(own_weight)
+        direction.mul_(last_weight)
         _add_multiple(direction, others[0], main_weight)
     for vector, weight in zip(others[1:], other_weights, strict=True):
         _add_multiple(direction, vector, weight)
@@ -89,5 +89,5 @@ def _update_average(average: Tensor, gradient: Tensor, keep: Scalar, take: Scala
 
 
 def _move(value: Scalar, block: Block) -> Scalar:
-    """A scalar that is a tensor, on the device and in the type of a block."""
+    """The scalar; a tensor is moved to the device and the compute type of a block."""
     return value.to(block.device, compute_dtype(block.dtype)) if isinstance(value, Tensor) else value
