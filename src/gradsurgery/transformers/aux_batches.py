@@ -10,7 +10,7 @@ class AuxBatches(Iterator[Any]):
     """The batches of a loader, epoch after epoch.
 
     Args:
-        loader: the auxiliary loader; ``set_epoch`` is called if it has it.
+        loader: the auxiliary loader. If it has ``set_epoch``, each epoch starts with a call of it.
         stream: the random numbers for shuffling and collating.
     """
 

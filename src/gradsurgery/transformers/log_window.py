@@ -27,7 +27,7 @@ class LogWindow:
         self._steps += 1
 
     def means(self, accelerator: Any) -> dict[str, float]:
-        """The mean of each value over processes, and over steps (of diagnostics, sound ones); starts a new window."""
+        """The mean of each value over processes and steps (for diagnostics, over sound steps); starts a new window."""
         if not self._sums:
             return {}
         reduced = accelerator.reduce(torch.stack(list(self._sums.values())), reduction="mean") / self._steps

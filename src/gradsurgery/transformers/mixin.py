@@ -29,7 +29,7 @@ else:
 
 
 class SurgeryMixin(_Base):
-    """What ``SurgeryTrainer`` adds to ``Trainer``, for its other subclasses. Put it first among the bases.
+    """What ``SurgeryTrainer`` adds to ``Trainer``, for other subclasses of ``Trainer``. Put it first among the bases.
 
         class SurgerySFTTrainer(SurgeryMixin, SFTTrainer): ...
 
@@ -227,7 +227,7 @@ class SurgeryMixin(_Base):
                 self._evaluating_aux = False
             name = f"{metric_key_prefix}_aux_loss"
             output.metrics[name] = aux.metrics[name]  # type: ignore[index]
-        self._outputs = None  # frees the last batch's
+        self._outputs = None  # frees those of the last batch
         return output
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
