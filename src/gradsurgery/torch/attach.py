@@ -7,7 +7,7 @@ optimiser do the same with the surgery's.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,25 +16,9 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradsurgery.torch.gradients import Gatherer
+from gradsurgery.torch.part import Part
 
 PREFIX = "surgery."
-
-
-class Stateful(Protocol):
-    """Parameters, and the state of the method that trains them."""
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """The parameters, in the order of the snapshot."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the state."""
-
-    def check(self, saved: Mapping[str, Any]) -> None:
-        """Raise unless this state fits."""
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """Load a state."""
 
 
 def unwrap_optimizer(optimizer: Any) -> Optimizer:
@@ -47,11 +31,11 @@ def unwrap_optimizer(optimizer: Any) -> Optimizer:
     return inner
 
 
-_attached: WeakKeyDictionary[Optimizer, list[tuple[Sequence[Stateful], list[RemovableHandle]]]] = WeakKeyDictionary()
+_attached: WeakKeyDictionary[Optimizer, list[tuple[Sequence[Part], list[RemovableHandle]]]] = WeakKeyDictionary()
 """The parts of the surgeries attached to an optimiser, and their hooks. A copy of an optimiser has no hooks."""
 
 
-def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) -> None:
+def attach(optimizer: Optimizer, parts: Sequence[Part], gatherer: Gatherer) -> None:
     """Register the hooks, once. A surgery that was attached with any of these parameters is detached.
 
     Args:
@@ -131,7 +115,7 @@ def attach(optimizer: Optimizer, parts: Sequence[Stateful], gatherer: Gatherer) 
     surgeries.append((parts, handles))
 
 
-def _parameter_ids(parts: Sequence[Stateful]) -> set[int]:
+def _parameter_ids(parts: Sequence[Part]) -> set[int]:
     return {id(parameter) for part in parts for parameter in part.parameters}
 
 
@@ -148,7 +132,7 @@ def _group_sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(group["params"]) for group in param_groups]
 
 
-def _split_by_parameter(part: Stateful) -> dict[int, dict[str, Tensor]]:
+def _split_by_parameter(part: Part) -> dict[int, dict[str, Tensor]]:
     """The state by the id of the parameter; scalars are repeated, as optimisers repeat their step count."""
     saved = part.snapshot()
     prefix = f"{PREFIX}{saved['method']}."
@@ -165,9 +149,7 @@ def _split_by_parameter(part: Stateful) -> dict[int, dict[str, Tensor]]:
     return entries
 
 
-def _join_entries(
-    part: Stateful, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]
-) -> dict[str, Any]:
+def _join_entries(part: Part, optimizer_ids: set[int], entries: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Any]:
     """The state of a part from that of an optimiser; parameters of other optimisers keep their averages.
 
     Args:
