@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,11 +18,16 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweeps import RayOptions, sweep
+from gradsurgery.lab.sweeps.events import Done
 from gradsurgery.lab.sweeps.folder_copy import fingerprint, pack, unpack
 from gradsurgery.lab.sweeps.local_modules import collect_sources, install_sources
+from gradsurgery.lab.sweeps.options import TrainingOptions
+from gradsurgery.lab.sweeps.ray_task import Ended, Row, Started
 from tests.lab.sweeps.recorder import Recorder
 
 ray = pytest.importorskip("ray")
+
+from gradsurgery.lab.sweeps.ray import _Attempt, _Driver  # noqa: E402  (needs ray)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
@@ -270,6 +276,29 @@ def test_without_ray_the_extra_is_named(folder, capsys, monkeypatch):
 def test_gpus_per_run_needs_ray_in_python_too():
     with pytest.raises(UserError, match="gpus_per_run is for sweeps on Ray"):
         lab.sweep("conditioning", gpus_per_run=1)
+
+
+class Stream:
+    """A task that sends its messages, and whose node is lost before the stream is closed."""
+
+    def __init__(self, *messages):
+        self._messages = iter(messages)
+
+    def __next__(self):
+        for message in self._messages:
+            return message
+        raise ray.exceptions.NodeDiedError("lost")
+
+
+def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, store, monkeypatch):
+    monkeypatch.setattr(ray, "get", lambda message: message)
+    (run,) = specs(lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {})), "default")
+    options = TrainingOptions(folder, None, 60.0, cores=1, methods={}, raise_errors=False)
+    driver = _Driver(None, store, options, gpus=0)
+    stream = Stream(Started({}), Row(1.0, {"step": 0, "main_train": 1.0}), Ended({}))
+    driver._training[stream] = _Attempt(run, ExitStack())
+    assert [list(driver._receive(stream)) for _ in range(4)][2:] == [[Done(run, store.get(run.key).final)], []]
+    assert not driver._training
 
 
 @pytest.mark.slow

@@ -73,6 +73,8 @@ class _Attempt:
     """When the first task began to train; None while it waits for a node."""
     fresh: bool = False
     """Whether a task has begun to train from the start, and has sent no row yet."""
+    ended: bool = False
+    """Whether its task has sent its last message."""
 
 
 class _Driver:
@@ -147,18 +149,19 @@ class _Driver:
             cause = error.cause or error
             yield self._fail(attempt, f"{type(cause).__name__}: {cause}")
         except ray.exceptions.RayError as error:
-            if attempt.retries < RETRIES:
+            if not attempt.ended and attempt.retries < RETRIES:
                 attempt.retries += 1
                 self._start(self._training.pop(stream))
                 return
-            yield self._fail(attempt, f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
+            if not attempt.ended:
+                yield self._fail(attempt, f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
         except Exception as error:  # the store refuses the row
             ray.cancel(stream, force=True)
             yield self._fail(attempt, f"{type(error).__name__}: {error}")
         self._training.pop(stream).claim.close()
 
     def _record(self, attempt: _Attempt, message: Message) -> Iterator[Event]:
-        spec = attempt.spec
+        spec, attempt.ended = attempt.spec, isinstance(message, Ended | Raised)
         match message:
             case Started(environment):
                 record_start(spec, self._store, self._options, environment)
