@@ -40,6 +40,15 @@ def test_every_method_has_its_own_colour_and_marker():
     assert all(MarkerStyle(style.marker).is_filled() for style in method_looks)
 
 
+def test_methods_of_a_user_look_different():
+    methods = ["bloop", "damped", "halved", "steep", "turned"]
+    looks = assign_looks(run(method, 0.1).spec for method in methods).values()
+    assert [style.label for style in looks] == methods
+    for field in ("colour", "marker", "symbol", "svg_path"):
+        assert len({getattr(style, field) for style in [*looks, *map(look, METHODS)]}) == len(METHODS) + 4
+    assert all(MarkerStyle(style.marker).is_filled() for style in looks)
+
+
 @pytest.mark.parametrize("vision", VISION)
 def test_colour_blind_readers_can_tell_the_papers_methods_apart(vision):
     seen = {method: cielab(np.array(VISION[vision]) @ linear(look(method).colour)) for method in HEADLINE}

@@ -41,8 +41,9 @@ def _table(by_allowance: Mapping[float, Sequence[Recommendation]]) -> str:
 
 
 def _sentences(recommendations: Sequence[Recommendation]) -> str:
+    methods = [recommendation.method for recommendation in recommendations]
     items = "".join(
-        f"<li>{swatch(look(recommendation.method))}{_keep_together(escape(recommendation.text))}</li>"
+        f"<li>{swatch(look(recommendation.method, methods))}{_keep_together(escape(recommendation.text))}</li>"
         for recommendation in recommendations
     )
     sentence = verdict(recommendations)

@@ -48,17 +48,30 @@ _LOOKS = {
     )
 }
 MAIN_ALONE = replace(_LOOKS["mgda"], label="main alone", colour="#000000")
-_OTHER = Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z")
+_USER_LOOKS = (
+    Look("", "#606060", "d", "diamond-tall", "M0-5L3 0L0 5L-3 0Z"),
+    Look("", "#332288", "<", "triangle-left", "M-4.5 0L4-5V5Z"),
+    Look("", "#117733", ">", "triangle-right", "M4.5 0L-4-5V5Z"),
+    Look("", "#882255", "8", "octagon", "M-2-5H2L5-2V2L2 5H-2L-5 2V-2Z"),
+)
+"""For methods that are not in the paper, in alphabetical order; a fifth one looks like the first."""
 
 
-def look(method: str) -> Look:
-    """The look of a method; grey for a method that is not in the paper.
+def look(method: str, others: Iterable[str] = ()) -> Look:
+    """The look of a method.
+
+    Args:
+        method: the name of the method.
+        others: the other methods of the report, which tell a user's methods apart.
 
     Example:
         >>> look("bloop").colour
         '#D55E00'
     """
-    return _LOOKS.get(method) or replace(_OTHER, label=method)
+    if method in _LOOKS:
+        return _LOOKS[method]
+    user_methods = sorted({method, *others} - _LOOKS.keys())
+    return replace(_USER_LOOKS[user_methods.index(method) % len(_USER_LOOKS)], label=method)
 
 
 def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
@@ -77,9 +90,7 @@ def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
         {variant_of(spec) for spec in specs},
         key=lambda variant: (order.get(variant[0], len(order)), variant[0], variant[1] or 0.0, variant[2]),
     )
-    return {
-        variant: _variant_look(variant, [other for other in variants if other[0] == variant[0]]) for variant in variants
-    }
+    return {variant: _variant_look(variant, variants) for variant in variants}
 
 
 def variant_of(spec: RunSpec) -> Variant:
@@ -87,9 +98,10 @@ def variant_of(spec: RunSpec) -> Variant:
     return spec.method, spec.rho, spec.relative
 
 
-def _variant_look(variant: Variant, variants: list[Variant]) -> Look:
+def _variant_look(variant: Variant, all_variants: list[Variant]) -> Look:
     method, rho, relative = variant
-    plain = look(method)
+    plain = look(method, [name for name, _, _ in all_variants])
+    variants = [other for other in all_variants if other[0] == method]
     if len(variants) == 1:
         return plain
     parts = [method]
