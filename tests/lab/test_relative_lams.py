@@ -7,6 +7,7 @@ import pytest
 import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.cli import main
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.reports.figures import draw_mixed_loss
@@ -37,6 +38,18 @@ def test_a_relative_lam_is_another_run_and_survives_the_store(tmp_path):
             store.finish(spec.key)
         assert [record.spec for record in store.select()] == [plain, relative]
         assert store.get(relative.key).spec == relative
+
+
+def test_main_alone_is_one_run_beside_a_relative_grid():
+    runs = specs(walk, "default", lams=[0.0, 0.3], relative=True, main_alone=True)
+    assert [(run.method, run.lam, run.relative) for run in runs] == [
+        ("mixed", 0.0, False), ("mixed", 0.3, True), ("bloop", 0.0, True), ("bloop", 0.3, True),
+    ]  # fmt: skip
+
+
+def test_a_problem_without_gradients_of_a_step_refuses_a_relative_lam(tmp_path):
+    with pytest.raises(UserError, match="noise draws many gradients at one λ, so λ cannot be relative"):
+        lab.sweep("noise", folder=tmp_path, lams="relative:1", workers=0, quiet=True)
 
 
 def test_stored_runs_are_in_the_order_of_their_lams(tmp_path):

@@ -186,6 +186,11 @@ def test_a_mistake_in_a_sweep_is_one_sentence(tmp_path, arguments, sentence):
         lab.sweep(plain, folder=tmp_path, quiet=True, **arguments)
 
 
+def test_a_setting_that_the_store_cannot_hold_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="a setting is a number, text, True or False, but note is None"):
+        lab.sweep(plain, folder=tmp_path, settings={"note": None}, quiet=True)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_data_folder_that_no_training_function_reads_is_refused(tmp_path, workers):
     with pytest.raises(UserError, match="plain loads its data in its training function, so it takes no data folder"):
@@ -308,6 +313,12 @@ def test_mistakes_in_a_problem_are_refused_when_it_is_declared():
         lab.problem(main="m", aux="a")(lambda run: None)
     with pytest.raises(TypeError, match=r"a setting is a number, text, True or False, but layers is \[1, 2\]"):
         lab.problem(main="m", aux="a", settings={"layers": [1, 2]})
+    with pytest.raises(ValueError, match="weights is a problem of the paper: give yours another name"):
+
+        @lab.problem(main="m", aux="a")
+        def weights(run):
+            yield {}
+
     with pytest.raises(UserError, match=r"sweep takes a problem made by @lab\.problem, or a name"):
         lab.sweep(print)
 
@@ -346,7 +357,7 @@ def test_rows_of_a_failed_attempt_do_not_outlive_it(tmp_path):
     @lab.problem(main="m", aux="a", lams=[1.0])
     def repaired(run):
         for step in steps:
-            yield {"step": step, "main_train": float(broken), "aux_train": 1.0}
+            yield {"step": step, "main_train": float(broken), "aux_train": 1.0} | ({"old": 1.0} if broken else {})
         if broken:
             raise RuntimeError("broken")
 
@@ -355,6 +366,7 @@ def test_rows_of_a_failed_attempt_do_not_outlive_it(tmp_path):
     steps, broken = range(0, 6, 2), False
     for record in lab.sweep(repaired, folder=tmp_path, methods=["mixed"], workers=0, quiet=True):
         assert [(row["step"], row["main_train"]) for row in record.metrics] == [(0, 0.0), (2, 0.0), (4, 0.0)]
+        assert not any("old" in row for row in record.metrics)
 
 
 def test_a_function_that_exits_has_failed(tmp_path):

@@ -10,8 +10,9 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
-from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.run import RunRecord, Setting, check_setting
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.stored import find_declared
 from gradsurgery.lab.sweeps import ProgressBar, RayOptions
 from gradsurgery.lab.sweeps import sweep as train_grid
 from gradsurgery.method import Method
@@ -65,6 +66,8 @@ def sweep(
     declared = find_problem(problem) if isinstance(problem, str) else problem
     if not isinstance(declared, Problem):
         raise UserError(f"sweep takes a problem made by @lab.problem, or a name, but got {problem!r}")
+    for name, value in (settings or {}).items():
+        check_setting(name, value)
     scale = next(iter(declared.scales)) if scale is None else scale
     weights = parse_lams(lams, declared.scale(scale))
     names = None
@@ -113,6 +116,14 @@ def report(records: Sequence[RunRecord], folder: str | Path, *, title: str | Non
     """
     from gradsurgery.lab.reports.report import write_report  # loads matplotlib and plotly
 
-    if title is None and records:
-        title = f"{records[0].spec.problem}, {records[0].spec.scale}"
-    return write_report(records, Path(folder), title or "")
+    if not records:
+        raise ValueError("a report needs at least one run, but got none")
+    spec = records[0].spec
+    declared = find_declared(spec.problem)
+    return write_report(
+        records,
+        Path(folder),
+        f"{spec.problem}, {spec.scale}" if title is None else title,
+        draw=declared.draw if declared else None,
+        about=declared.losses if declared else None,
+    )

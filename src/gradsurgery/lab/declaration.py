@@ -79,6 +79,11 @@ class Problem:
     uses_rho: bool = True
     """False if no moving average is involved."""
 
+    @property
+    def losses(self) -> dict[str, str]:
+        """What the losses are, for the top of a report."""
+        return {"Main": self.main, "Aux": self.aux}
+
     def scale(self, name: str) -> Scale:
         """Return the scale of this name."""
         if name not in self.scales:

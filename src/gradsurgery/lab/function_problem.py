@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gradsurgery.lab.declaration import Problem, Scale, Task
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams
+from gradsurgery.lab.problems import check_name
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
 
@@ -58,7 +59,7 @@ def problem(
             ``"relative:0.03:3:7log"``: a range that serves most problems.
         rhos: the default ρ, for bloop and your own methods with an average.
         seeds: the default seeds.
-        name: the name in the store; by default the function's.
+        name: the name in the store, unlike those of the paper's problems; by default the function's.
         title: one line for ``gradsurgery list``; by default the first line of the function's docstring.
 
     Example:
@@ -78,6 +79,7 @@ def problem(
             raise TypeError(
                 f"a training function yields its rows, so it must be a generator, but got {function!r} without a yield"
             )
+        check_name(name or function.__name__)
         grid = parse_lams(lams)
         if grid.limit is not None:
             raise ValueError(f"the default λ are numbers or a range, but got {lams!r}: pass that to a sweep")

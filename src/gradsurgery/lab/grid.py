@@ -152,13 +152,13 @@ def specs(
         elif rhos is None and has_average(name):
             method_rhos = defaults.rhos
         for lam, rho, seed in product(method_lams, method_rhos or (None,), all_seeds):
+            main_only = name == "mixed" and lam == 0  # the same run whether λ is relative or not
+            is_relative = relative and lam is not None and not main_only
             try:
-                make_method(name, lam, rho, relative=relative and lam is not None)
+                make_method(name, lam, rho, relative=is_relative)
             except ValueError as error:
                 raise UserError(str(error)) from error
-            runs.append(
-                RunSpec(problem.name, scale, name, lam, rho, seed, run_settings, relative=relative and lam is not None)
-            )
+            runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, run_settings, is_relative))
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
         runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in all_seeds]
     return list({run.key: run for run in runs}.values())

@@ -54,7 +54,7 @@ def write_report(sweep: StoredSweep, folder: Path, console: Console, *, missing:
         folder / sweep.folder_name,
         sweep.title,
         draw=declared.draw if declared else None,
-        about={"Main": declared.main, "Aux": declared.aux} if declared else None,
+        about=declared.losses if declared else None,
         missing=missing,
     )
     console.print(f"report: {page}", soft_wrap=True)

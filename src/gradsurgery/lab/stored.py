@@ -66,7 +66,7 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
         scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
         status: ``done`` for finished runs only; None for all.
     """
-    declared = _find_problem(name)
+    declared = find_declared(name)
     records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()), status)
     sweeps: list[StoredSweep] = []
     for scale in dict.fromkeys(record.spec.scale for record in records):
@@ -85,7 +85,7 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
 
 def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str | None = None) -> list[RunRecord]:
     """The stored runs of a problem, at least one at each of the scales; for the arguments see ``select_sweeps``."""
-    declared = _find_problem(name)
+    declared = find_declared(name)
     if declared:
         for scale in scales:
             declared.scale(scale)  # raises if there is no such scale
@@ -109,7 +109,7 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
     return records
 
 
-def _find_problem(name: str) -> Problem | None:
+def find_declared(name: str) -> Problem | None:
     """The declared problem of this name; None for an unknown name, which stored runs may have all the same."""
     try:
         return problem(name)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import gradsurgery as gs
+from gradsurgery import lab
 from gradsurgery.lab.grid import powers_of_ten
 from gradsurgery.lab.reports.report import write_report
 from tests.lab.reports.synthetic_runs import LAMS, METHODS, ending, main_alone, run, sweep
@@ -209,6 +210,13 @@ UNUSUAL = {
     "no losses": ([replace(run(), metrics=({"step": 0.0, "distance": 1.0},))], 0),
     "equal losses": ([ending("mixed", 0.1, 0.0, 0.0), ending("bloop", 0.1, 0.0, 0.0)], 1),
 }
+
+
+def test_a_report_from_python_has_the_losses_and_the_figures_of_the_problem(tmp_path):
+    records = lab.sweep("noise", folder=tmp_path, settings={"samples": 1000}, seeds=[0], workers=0, quiet=True)
+    page = lab.report(records, tmp_path / "report")
+    assert (tmp_path / "report" / "figures" / "noise.pdf").exists()
+    assert "a Gaussian gradient with noise σ" in page.read_text()
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
 
 
 def _group_by_option(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
-    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None where they are not finite."""
+    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None unless they are finite."""
     groups: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
     for record in records:
         spec = record.spec

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
+from gradsurgery.lab.problems import check_name
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
@@ -97,8 +98,8 @@ class Store:
         Args:
             key: the run.
             metrics: the row.
-            first: whether it is the first row of an attempt that starts without a checkpoint. Rows of later steps, left
-                over from an earlier attempt, are then dropped: this attempt may end earlier, or record other steps.
+            first: whether it is the first row of an attempt that starts without a checkpoint. Rows of this and
+                later steps, left over from an earlier attempt, are then dropped: this attempt may record others.
         """
         step = float(metrics.get("step", math.nan))
         values = {name: float(value) for name, value in metrics.items() if name != "step"}
@@ -108,7 +109,7 @@ class Store:
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
             if first:
-                db.execute("DELETE FROM metrics WHERE run = ? AND step > ?", (key, int(step)))
+                db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, int(step)))
             db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
     def flush_to_disk(self) -> None:
@@ -165,7 +166,7 @@ class Store:
         The run is done when the block ends, and failed if it raises. The same run recorded again replaces the old rows.
 
         Args:
-            problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
+            problem: a name for the problem, unlike those of the paper; ``gradsurgery report NAME`` draws its runs.
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
                 ``gs.relative`` of one.
             seed: the seed.
@@ -173,6 +174,7 @@ class Store:
                 other than lam and rho, such as ``beta`` of ``gradvac``, must be among them.
             scale: a name for the size of the problem.
         """
+        check_name(problem)
         lam: Any = getattr(method, "lam", None)
         rho: Any = getattr(method, "rho", None)
         is_relative = isinstance(lam, relative)

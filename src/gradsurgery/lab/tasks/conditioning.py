@@ -78,7 +78,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     plane.set(xlabel="a", ylabel="b", title="trajectories, one for each λ")
     plane.legend(frameon=False)
 
-    weighted = [record for record in records if record.spec.lam]
+    weighted = [record for record in records if record.spec.lam and not record.spec.relative]
     if weighted:
         _draw_iterations(needed, weighted)
     return {"conditioning": figure}

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.geometry import reject
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problems.noise import BATCH, Settings
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 from gradsurgery.lab.train.chunked import ChunkedTask
@@ -31,6 +32,8 @@ class Noise(ChunkedTask):
 
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
         """Draw both gradients, once for all sigmas."""
+        if run.relative:
+            raise UserError("noise draws many gradients at one λ, so λ cannot be relative to their lengths")
         main, aux = jax.random.normal(jax.random.key(run.seed), (2, self._dimension))
         return {"main": main, "aux": aux}, []
 
