@@ -119,6 +119,16 @@ def test_explain_says_what_happened_and_what_to_do(method, steps, measure, sente
     assert "\n" not in text
 
 
+def test_a_loss_that_joins_some_steps_has_means_over_those_steps():
+    weight = Parameter(torch.ones(2))
+    surgery = gst.Surgery([weight], gs.cosine())
+    for step in range(4):
+        surgery.backward(weight[0], weight[1], *[-weight[0]] * (step % 2))
+        surgery.apply()
+    means = surgery.diagnostics()
+    assert (means["mean_conflict"], means["mean_conflict2"]) == (0.0, 1.0)
+
+
 def test_explain_has_a_line_for_each_group():
     first, second = Parameter(torch.ones(2)), Parameter(torch.ones(2))
     surgery = gst.Surgery([{"params": first, "method": gs.bloop(lam=0.5)}, second], gs.mixed(lam=1.0))

@@ -177,3 +177,10 @@ def test_schedules_may_return_tensors_that_require_gradients(compiled):
     for _ in range(2):
         assert step(surgery, parameter) == [1.0, 0.5]
     assert surgery.state_dict()["mass"] == 0.4375
+
+
+def test_a_formula_that_branches_on_inner_products_is_refused():
+    parameter = Parameter(torch.zeros(2))
+    psi = gs.barrier(psi=lambda main, aux: main @ main if main @ aux > 0 else 0.5 * (aux @ aux))
+    with pytest.raises(ValueError, match="needs the inner product of aux and aux, which it did not need in its first"):
+        step(gst.Surgery([parameter], psi), parameter)

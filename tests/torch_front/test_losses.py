@@ -213,3 +213,18 @@ def test_parameters_outside_the_surgery_that_are_unfrozen_get_no_gradients():
         surgery.apply()
         other.requires_grad_()  # the graph has as many nodes as before
     assert other.grad is None
+
+
+@pytest.mark.parametrize("set_to_none", [False, True])
+def test_an_optimiser_that_steps_in_the_backward_pass_is_refused(set_to_none):
+    weight = Parameter(torch.ones(2))
+    optimiser = torch.optim.SGD([weight], lr=0.1)
+
+    def step_in_backward(parameter):
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=set_to_none)
+
+    weight.register_post_accumulate_grad_hook(step_in_backward)
+    surgery = gst.Surgery([weight], gs.bloop(lam=0.1))
+    with pytest.raises(RuntimeError, match="parameters changed in the backward pass of the main loss"):
+        surgery.backward(weight[0], weight[1])

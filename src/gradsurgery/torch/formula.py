@@ -113,10 +113,19 @@ class Formula:
             if unscale is not None:
                 values = [self._unscale(value, pair, unscale) for value, pair in zip(values, self.pairs, strict=True)]
             value_of = dict(zip(self.pairs, values, strict=True))
+
+            def dot(a: str, b: str) -> Scalar:
+                if (a, b) not in value_of:
+                    raise ValueError(
+                        f"{self.method!r} needs the inner product of {a} and {b}, which it did not need in its first "
+                        "step: a formula cannot branch on inner products or schedules"
+                    )
+                return value_of[a, b]
+
             step = plan(
                 self.method if self._is_constant else self._read_tensors(self.method.resolve(state.steps)),
                 self.names,
-                dot=lambda a, b: value_of[a, b],
+                dot,
                 mass=state.mass,
                 memory=state.memory,
                 measure=self._measure,

@@ -75,7 +75,13 @@ class Gatherer:
             parameter.grad = None if setup.sharded else gradient
         try:
             value = _evaluate(name, loss)
+            versions = [parameter._version for parameter in self._parameters]
             uncovered = _backward(value, self._parameters, later, setup)
+            if not setup.hooked and versions != [parameter._version for parameter in self._parameters]:
+                raise RuntimeError(
+                    f"parameters changed in the backward pass of the {name} loss: an optimiser must step after "
+                    "surgery.apply(), not in a hook of a parameter"
+                )
             gradients = self._owned_gradients(name)
         except RuntimeError as error:
             advice = setup.advice(error) or (_freed_graph_advice(name) if "second time" in str(error) else None)

@@ -16,17 +16,18 @@ class _Sums:
     steps: int = 0
     sound: Scalar = 0.0
     values: dict[str, Scalar] = field(default_factory=dict)
+    counts: dict[str, Scalar] = field(default_factory=dict)
+    """The sound steps that had each value: not all of them, if the number of auxiliary losses changes."""
 
     def __add__(self, other: "_Sums") -> "_Sums":
-        names = self.values | other.values
-        values = {name: self.values.get(name, 0.0) + other.values.get(name, 0.0) for name in names}
-        return _Sums(self.steps + other.steps, self.sound + other.sound, values)
+        values, counts = _add(self.values, other.values), _add(self.counts, other.counts)
+        return _Sums(self.steps + other.steps, self.sound + other.sound, values, counts)
 
     def means(self) -> dict[str, Scalar]:
         """The mean of each value, and the share of sound steps as ``sound``; empty without a step."""
         if self.steps == 0:
             return {}
-        means = {name: _divide(total, self.sound) for name, total in self.values.items()}
+        means = {name: _divide(total, self.counts[name]) for name, total in self.values.items()}
         return {**means, "sound": self.sound / self.steps}
 
 
@@ -55,9 +56,11 @@ class Means:
     def add(self, values: Mapping[str, Scalar], sound: Scalar) -> None:
         """Add the values of one step; those of an unsound step are left out."""
         window = self._window
+        counted = self._scalars.select(sound, 1.0, 0.0)
         window.steps += 1
-        window.sound = window.sound + self._scalars.select(sound, 1.0, 0.0)
+        window.sound = window.sound + counted
         for name, value in values.items():
+            window.counts[name] = window.counts.get(name, 0.0) + counted
             window.values[name] = window.values.get(name, self._zero) + self._scalars.select(sound, value, 0.0)
 
     def since_start(self) -> dict[str, Scalar]:
@@ -67,6 +70,10 @@ class Means:
     def since_mark(self) -> dict[str, Scalar]:
         """The means since the last call of ``mark``; empty if there was no step."""
         return self._window.means()
+
+
+def _add(a: Mapping[str, Scalar], b: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
 
 
 def _divide(total: Scalar, count: Scalar) -> Scalar:
