@@ -1,9 +1,11 @@
-"""Settings for the whole test run; those of JAX have to precede its first use."""
+"""Settings for the whole test run; those of JAX and OpenMP have to precede their first use."""
 
 import os
 from importlib.util import find_spec
 
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests share the cores, and threads would wait for one another
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("project")
@@ -15,8 +17,8 @@ if find_spec("jax"):
 
 
 def pytest_xdist_auto_num_workers():
-    """One worker more than cores: many tests wait for processes that they start."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+    """Two workers more than cores: many tests wait for processes that they start."""
+    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else None
 
 
 def pytest_collection_modifyitems(items):

@@ -158,6 +158,14 @@ def test_a_scaler_on_an_accelerator_gives_the_result_of_the_cpu(accelerator):
     torch.testing.assert_close(results[0], results[1])
 
 
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_the_kernel_gives_the_eager_result_and_is_compiled_once():
     """In every step, whatever the shapes, while the schedule of lam changes."""
     method = gs.bloop(lam=lambda step: 0.1 * (1 + step), rho=0.1)

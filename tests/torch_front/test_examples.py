@@ -21,14 +21,6 @@ ROOT = Path(__file__).parents[2]
 FOR_TWO_PROCESSES = ["torch/ddp", "torch/fsdp2", "torch/accelerate_loop"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def fresh_accelerate():
     pytest.importorskip("accelerate")

@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-import torch
 import transformers  # noqa: F401
 
 
@@ -14,11 +13,3 @@ def _cheap_garbage_collection():
     gc.freeze()
     yield
     gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

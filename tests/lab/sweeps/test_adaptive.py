@@ -72,7 +72,7 @@ def sigmoid(run):
 
 
 def sweep_adaptively(folder, **options):
-    records = lab.sweep(sigmoid, folder=folder, lams="auto:8", quiet=True, **options)
+    records = lab.sweep(sigmoid, folder=folder, lams="auto:5", quiet=True, **options)
     return {(record.spec.method, record.spec.lam, record.spec.seed): record.final for record in records}
 
 
@@ -83,7 +83,7 @@ def test_an_adaptive_sweep_trains_the_same_runs_with_any_number_of_workers(tmp_p
     for method in ("mixed", "bloop"):
         lams = {lam for name, lam, _ in runs if name == method and lam > 0}
         assert {0.001, 1.0} < lams
-        assert 6 <= len(lams) <= 8
+        assert len(lams) == 5
         assert all((method, lam, seed) in runs for lam in lams for seed in (0, 1))
 
 

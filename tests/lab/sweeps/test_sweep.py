@@ -23,6 +23,7 @@ FOUR_MILLION = {"elements": 4_000_000}
 LIPSCHITZ = [
     *(sys.executable, "-m", "gradsurgery.lab.cli", "sweep", "lipschitz", "--methods", "bloop"),
     *("--lams", "0.3", "--rhos", "0.1", "--seeds", "0", "--set", "epochs=4", "--checkpoint-every", "0"),
+    *("--workers", "1"),  # each worker compiles the programs again
 ]
 
 

@@ -17,9 +17,8 @@ from tests.lab.train import regression
 IMAGES = ["train_images=64", "epochs=2", "rows_per_epoch=1", "evaluated=64", "blocks=1", "width=4"]
 
 
-def sweep_command(name, settings, folder):
+def sweep_command(name, settings, folder, grid=("--methods", "bloop", "--lams", "0.3", "--rhos", "0.1")):
     changes = [part for setting in settings for part in ("--set", setting)]
-    grid = ["--methods", "bloop", "--lams", "0.3", "--rhos", "0.1"]
     return ["sweep", name, *grid, *changes, "--checkpoint-every", "0", "--folder", str(folder)]
 
 
@@ -79,9 +78,15 @@ def trains_the_second_run(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scan", ["true", "false"])
-def test_two_processes_that_are_killed_resume_and_end_as_one(tmp_path, scan, monkeypatch):
-    settings = [f"scan={scan}", "sleep=0.02"]
+def test_two_processes_train_as_one(tmp_path, monkeypatch):
+    run_two(sweep_command("regression", ["scan=true"], tmp_path / "two"), regression.__name__)
+    command = sweep_command("regression", ["scan=true"], tmp_path / "one")
+    assert_same_as_one_process(command, "regression", tmp_path / "two", tmp_path / "one", monkeypatch)
+
+
+@pytest.mark.slow
+def test_two_processes_that_are_killed_resume_and_end_as_one(tmp_path, monkeypatch):
+    settings = ["scan=false", "sleep=0.02"]
     command = sweep_command("regression", settings, tmp_path / "two")
     processes = start_two(command, regression.__name__)
     while not trains_the_second_run(tmp_path / "two"):
@@ -103,8 +108,9 @@ def test_two_processes_that_are_killed_resume_and_end_as_one(tmp_path, scan, mon
 
 @pytest.mark.slow
 def test_two_processes_train_a_residual_network_as_one(tmp_path, monkeypatch):
-    run_two(sweep_command("imagenet-cifar10", IMAGES, tmp_path / "two"))
-    command = sweep_command("imagenet-cifar10", IMAGES, tmp_path / "one")
+    grid = ["--methods", "mixed", "--lams", "0.3"]  # one program with main alone
+    run_two(sweep_command("imagenet-cifar10", IMAGES, tmp_path / "two", grid))
+    command = sweep_command("imagenet-cifar10", IMAGES, tmp_path / "one", grid)
     assert_same_as_one_process(command, "imagenet-cifar10", tmp_path / "two", tmp_path / "one", monkeypatch)
 
 
