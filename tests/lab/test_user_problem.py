@@ -249,6 +249,14 @@ def test_a_recorded_run_may_have_a_relative_lam(tmp_path):
     assert (record.spec.lam, record.spec.relative, record.spec.rho) == (0.3, True, 0.01)
 
 
+def test_a_recorded_run_of_a_problem_of_the_paper_has_one_of_its_scales(tmp_path):
+    with (
+        pytest.raises(UserError, match="no scale 'default' of lipschitz"),
+        lab.Store(tmp_path).run(problem="lipschitz", method=gs.mixed(lam=0.1)),
+    ):
+        pass
+
+
 def test_recording_a_run_again_replaces_it(tmp_path):
     for steps in (5, 2):
         with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) as run:

@@ -108,12 +108,17 @@ def test_accumulation_gives_similar_results():
 
 def test_a_run_that_is_stopped_ends_bit_for_bit_as_one_that_is_not(tmp_path, capsys):
     source = (EXAMPLES / "torch/checkpointing.py").read_text()
-    assert source.count("range(first, 15)") == 1
+    assert source.count("range(first_epoch, 15)") == 1
 
     def train(folder, last):
         folder.mkdir(exist_ok=True)
         with chdir(folder):
-            exec(compile(source.replace("range(first, 15)", f"range(first, {last})"), "checkpointing.py", "exec"), {})
+            exec(
+                compile(
+                    source.replace("range(first_epoch, 15)", f"range(first_epoch, {last})"), "checkpointing.py", "exec"
+                ),
+                {},
+            )
             return torch.load("checkpoint.pt"), capsys.readouterr().out.splitlines()
 
     whole, (numbers_of_whole,) = train(tmp_path / "whole", 15)

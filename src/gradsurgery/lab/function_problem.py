@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gradsurgery.lab.declaration import Problem, Scale, Task
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams
-from gradsurgery.lab.problems import check_name
+from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
 
@@ -79,7 +79,9 @@ def problem(
             raise TypeError(
                 f"a training function yields its rows, so it must be a generator, but got {function!r} without a yield"
             )
-        check_name(name or function.__name__)
+        problem_name = name or function.__name__
+        if problem_name in PROBLEMS:  # reports by name would look for its runs
+            raise ValueError(f"{problem_name} is a problem of the paper: give yours another name")
         grid = parse_lams(lams)
         if grid.limit is not None:
             raise ValueError(f"the default λ are numbers or a range, but got {lams!r}: pass that to a sweep")
@@ -92,7 +94,7 @@ def problem(
             seeds=tuple(seeds),
         )
         return FunctionProblem(
-            name=name or function.__name__,
+            name=problem_name,
             title=title or (inspect.getdoc(function) or f"{main} against {aux}").splitlines()[0],
             main=main,
             aux=aux,

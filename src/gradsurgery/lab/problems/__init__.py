@@ -20,7 +20,7 @@ from gradsurgery.lab.problems import (
 )
 from gradsurgery.lab.references import is_reference, load
 
-__all__ = ["PROBLEMS", "check_name", "installed_problems", "problem"]
+__all__ = ["PROBLEMS", "installed_problems", "problem"]
 
 PROBLEMS: dict[str, Problem] = {
     module.problem.name: module.problem
@@ -52,12 +52,6 @@ def problem(name: str) -> Problem:
     if name in installed:
         return load(installed[name].value, Problem, "a problem")
     raise unknown("problem", name, [*PROBLEMS, *installed])
-
-
-def check_name(name: str) -> None:
-    """Raise ``ValueError`` if a user's problem has the name of one of the paper's, whose runs have other losses."""
-    if name in PROBLEMS:
-        raise ValueError(f"{name} is a problem of the paper: give yours another name")
 
 
 def installed_problems() -> dict[str, EntryPoint]:

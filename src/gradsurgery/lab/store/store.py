@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from gradsurgery.lab.problems import check_name
+from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
@@ -166,15 +166,16 @@ class Store:
         The run is done when the block ends, and failed if it raises. The same run recorded again replaces the old rows.
 
         Args:
-            problem: a name for the problem, unlike those of the paper; ``gradsurgery report NAME`` draws its runs.
+            problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
                 ``gs.relative`` of one.
             seed: the seed.
             settings: anything else that tells runs apart, such as the learning rate. Hyperparameters of the method
                 other than lam and rho, such as ``beta`` of ``gradvac``, must be among them.
-            scale: a name for the size of the problem.
+            scale: a name for the size of the problem; for a problem of the paper, one of its scales.
         """
-        check_name(problem)
+        if problem in PROBLEMS:
+            PROBLEMS[problem].scale(scale)  # reports by this name look for its scales only
         lam: Any = getattr(method, "lam", None)
         rho: Any = getattr(method, "rho", None)
         is_relative = isinstance(lam, relative)
