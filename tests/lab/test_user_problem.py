@@ -199,6 +199,23 @@ def test_a_data_folder_that_no_training_function_reads_is_refused(tmp_path, work
         assert store.select(status=None) == []
 
 
+def test_a_problem_without_jax_does_not_start_jax(tmp_path):
+    """On an accelerator JAX would reserve most of the memory."""
+    script = f"""
+        from gradsurgery import lab
+
+        @lab.problem(main="m", aux="a", lams=[1.0])
+        def plain(run):
+            yield {{"step": 0, "main_train": 1.0, "aux_train": 1.0}}
+
+        (record, *_) = lab.sweep(plain, folder={str(tmp_path)!r}, workers=0, quiet=True)
+        from jax._src.xla_bridge import backends_are_initialized
+        assert not backends_are_initialized()
+        assert "torch" in record.info and "device" not in record.info, record.info
+    """
+    subprocess.run([sys.executable, "-c", dedent(script)], check=True)
+
+
 def test_a_script_needs_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -27,6 +27,11 @@ COMPARED = ("mixed", "pcgrad", "dynamic_barrier", "bloop")
 class Task(ABC):
     """A problem with its data loaded and its functions compiled, once for all weights and seeds."""
 
+    @property
+    def device(self) -> str:
+        """The device that it trains on, for the record; empty if that is not known."""
+        return ""
+
     @abstractmethod
     def train(self, run: Run) -> Iterator[Metrics]:
         """Train a run from its start, or from what an interrupted attempt saved in ``run.folder``.

@@ -1,33 +1,36 @@
 """The environment of a run, for its record: versions, commit, device and cores."""
 
-import functools
 import platform
 import subprocess
-from importlib.metadata import version
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from gradsurgery.lab.declaration import Task
 from gradsurgery.lab.run import Setting
 
 
-@functools.cache
-def environment(cores: int) -> dict[str, Setting]:
-    """The environment of this process.
+def environment(task: Task, cores: int) -> dict[str, Setting]:
+    """The environment of a run.
 
     Args:
+        task: trains it.
         cores: the number of cores it may use.
     """
-    import jax
-
-    packages = ("gradsurgery", "jax", "optax", "flax", "numpy", "datasets", "tokenizers")
-    return {
-        **{name: version(name) for name in packages},
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "device": jax.devices()[0].device_kind,
-        "cores": cores,
-    }
+    return {**_versions(), "commit": _commit(), **({"device": task.device} if task.device else {}), "cores": cores}
 
 
+@cache
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("gradsurgery", "jax", "optax", "flax", "torch", "numpy", "datasets", "tokenizers"):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+@cache
 def _commit() -> str:
     """The commit of this source tree; empty without git or outside a repository."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]

@@ -16,6 +16,7 @@ from gradsurgery.lab.declaration import Task
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.run import Metrics, RunSpec, Setting
+from gradsurgery.lab.sweeps.environment import environment
 from gradsurgery.lab.sweeps.folder_copy import fingerprint, pack, unpack
 from gradsurgery.lab.sweeps.local_modules import install_sources
 from gradsurgery.lab.sweeps.options import TrainingOptions
@@ -91,11 +92,9 @@ def train_in_task(arguments: TaskArguments, spec: RunSpec, files: bytes) -> Iter
 
 
 def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) -> Iterator[Message]:
-    from gradsurgery.lab.sweeps.environment import environment  # loads jax
-
     options, task = _build(_Shared(arguments, spec.settings))
     unpack(files, folder)
-    yield Started(environment(options.cores))
+    yield Started(environment(task, options.cores))
     run = make_run(spec, folder, options)
     saved, last_copy = fingerprint(folder), time.monotonic()
     for metrics in train(task, run, may_be_over=bool(files)):

@@ -69,7 +69,7 @@ def _has_ended(run: RunSpec, store: Store) -> bool:
 def _train_run(task: Task, spec: RunSpec, store: Store, options: TrainingOptions) -> Generator[Event]:
     """Train one run, from where an interrupted attempt saved it, or from the start."""
     started = time.monotonic()
-    record_start(spec, store, options, environment(options.cores))
+    record_start(spec, store, options, environment(task, options.cores))
     folder = run_folder(spec, options)
     folder.mkdir(parents=True, exist_ok=True)
     run = make_run(spec, folder, options, flush=store.flush_to_disk)

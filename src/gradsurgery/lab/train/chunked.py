@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
 from gradsurgery.lab.declaration import Task
 from gradsurgery.lab.run import Metrics, Run, RunSpec, Sample
 from gradsurgery.lab.train.checkpoint import Checkpoint
@@ -26,6 +28,11 @@ class ChunkedTask(Task):
 
     chunks: int
     """Chunks in a run."""
+
+    @property
+    def device(self) -> str:
+        """The kind of JAX's first device."""
+        return jax.devices()[0].device_kind
 
     @abstractmethod
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:

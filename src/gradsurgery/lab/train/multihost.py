@@ -35,7 +35,12 @@ def join(process: str) -> None:
 
 def is_leader() -> bool:
     """True in the first process, and if there is only one."""
-    return jax.process_index() == 0
+    return is_alone() or jax.process_index() == 0
+
+
+def is_alone() -> bool:
+    """True if this process trains alone, found out without starting JAX: PyTorch may need the accelerator's memory."""
+    return not jax.distributed.is_initialized()
 
 
 def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
@@ -45,7 +50,7 @@ def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
 
 def broadcast_number(number: int) -> int:
     """Return the leader's number in every process."""
-    return number if jax.process_count() == 1 else int(multihost_utils.broadcast_one_to_all(np.int64(number)))
+    return number if is_alone() else int(multihost_utils.broadcast_one_to_all(np.int64(number)))
 
 
 class BatchSlices:
