@@ -331,6 +331,12 @@ def test_the_state_of_other_parameters_is_refused():
         tx.update({"a": jnp.ones(3)}, tx.init({"b": jnp.ones(3)}), aux={"a": jnp.ones(3)})
 
 
+def test_a_state_for_parameters_of_other_shapes_is_refused():
+    tx = gsj.surgery(gs.bloop(lam=0.1))
+    with pytest.raises(ValueError, match=r"\(2, 3\) for main, but the state has one of shape \(1, 3\)"):
+        tx.update(jnp.ones((2, 3)), tx.init(jnp.ones((1, 3))), aux=jnp.ones((2, 3)))
+
+
 def test_a_state_without_diagnostics_gets_them_in_the_next_step():
     main = jnp.ones(3)
     state = gsj.surgery(gs.bloop(lam=0.1)).init(main)

@@ -55,6 +55,12 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
                 f"the averages in the state have the tree structure of main's gradients, {jax.tree.structure(main)}, "
                 f"but got {jax.tree.structure(average)}"
             )
+        for (path, gradient), leaf in zip(jax.tree.leaves_with_path(main), jax.tree.leaves(average), strict=True):
+            if leaf.shape != gradient.shape:
+                raise ValueError(
+                    f"an average has the shape of its gradient, {gradient.shape} for main{jax.tree_util.keystr(path)}, "
+                    f"but the state has one of shape {leaf.shape}: it was made for other parameters"
+                )
 
 
 def refuse_multi_steps() -> None:
