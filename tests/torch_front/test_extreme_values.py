@@ -56,26 +56,29 @@ def test_one_huge_gradient_does_not_spoil_later_steps(method, huge, compiled):
     )
 
 
-OVERFLOWING = {
-    "tiny average": (gs.bloop(lam=0.5), 3e-19, 1e20),
-    "large lam": (gs.bloop(lam=1e9), 1e-16, 1e15),
-    "large lam, no average": (gs.bloop(lam=1e9, rho=None), 1e-16, 1e15),
-    "lengths": (gs.metabalance(), 1e15, 1e-15),
+EXTREME = {
+    "tiny average": (gs.bloop(lam=0.5), 3e-19, 1e20, gs.mixed(lam=0.5)),  # its square counts as 0: nothing is rejected
+    "large lam": (gs.bloop(lam=1e9), 1e-16, 1e15, None),
+    "large lam, no average": (gs.bloop(lam=1e9, rho=None), 1e-16, 1e15, None),
+    "lengths": (gs.metabalance(), 1e15, 1e-15, gs.metabalance()),
 }
+"""A method, the scales of main and aux, and the method whose direction a sound step has; None if a weight overflows."""
 
 
 @pytest.mark.slow
 @eager_and_compiled
 @pytest.mark.parametrize("measure", [False, True])
-@pytest.mark.parametrize(("method", "main", "aux"), OVERFLOWING.values(), ids=OVERFLOWING)
-def test_a_weight_that_overflows_makes_the_step_unsound(method, main, aux, measure, compiled):
+@pytest.mark.parametrize(("method", "main", "aux", "same_as"), EXTREME.values(), ids=EXTREME)
+def test_a_step_is_unsound_exactly_where_a_weight_overflows(method, main, aux, same_as, measure, compiled):
     surgery, parameter = make_surgery(method, compiled, measure=measure)
+    gradients = MAIN * main, (AUX + MAIN) * aux
     step(surgery, parameter, MAIN * main, MAIN * main)
     before = saved_numbers(surgery)
-    direction = step(surgery, parameter, MAIN * main, (AUX + MAIN) * aux)
-    sound = bool(surgery.diagnostics()["sound"])
-    if sound:
-        assert direction.isfinite().all()
+    direction = step(surgery, parameter, *gradients)
+    assert bool(surgery.diagnostics()["sound"]) == (same_as is not None)
+    if same_as:
+        expected = gs.Reference(same_as)(*(gradient.double() for gradient in gradients))
+        torch.testing.assert_close(direction.double(), torch.from_numpy(expected), rtol=1e-5, atol=0)
     else:
         assert direction.isnan().all()
         torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
