@@ -111,7 +111,7 @@ def test_scaling_all_gradients_scales_the_direction_in_float64(method, aux_count
     assert error(scaled, scale * plain) < 1e-12
 
 
-FACTORS = (0.0, 1.0, -1.0, -100.0)
+FACTORS = (0.0, 1.0, -1.0, -10.0)
 
 
 def assert_as_reference_on_a_line(method, aux_count, line, factor, like):
@@ -119,7 +119,7 @@ def assert_as_reference_on_a_line(method, aux_count, line, factor, like):
     gradients = np.array([[line * factor**level for level in range(1 + aux_count)]] * 5, np.float32).astype(np.float64)
     directions, _, _ = run_jax(method, gradients, like, jnp.float32)
     expected, _ = run_reference(method, gradients)
-    np.testing.assert_allclose(directions, expected, rtol=1e-4, atol=2e-3 * np.abs(gradients).max())
+    np.testing.assert_allclose(directions, expected, rtol=0, atol=1e-3 * np.abs(line).max())
 
 
 @every_method

@@ -117,12 +117,12 @@ def test_scaling_all_gradients_scales_the_direction(method, aux_count, dtype, sc
 
 
 @every_method
-@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, -100.0])
+@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, -10.0])
 def test_zero_collinear_and_opposed_gradients(method, aux_count, factor):
     line = history(1, torch.float32, steps=1)[0, 0]
     gradients = np.array([[line * factor**level for level in range(1 + aux_count)]] * 4, np.float32).astype(np.float64)
     for direction, _, expected, _ in run(method, gradients, torch.float32):
-        np.testing.assert_allclose(direction, expected, rtol=1e-4, atol=2e-3 * np.abs(gradients).max())
+        np.testing.assert_allclose(direction, expected, rtol=0, atol=1e-3 * np.abs(line).max())
 
 
 @every_method
