@@ -1,7 +1,6 @@
 """Sweeps that are interrupted, resumed, and run beside one another."""
 
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -201,10 +200,10 @@ def run_together(commands):
 
 
 def kill_after_rows(command, folder):
-    """Start the command, and kill it at a random moment after it has recorded something."""
+    """Start the command, and kill it 0.8 s after it has recorded something."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         wait_for_rows(folder, process)
-        time.sleep(random.Random(0).uniform(0, 1.0))
+        time.sleep(0.8)
         assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
         os.kill(process.pid, signal.SIGKILL)
 
