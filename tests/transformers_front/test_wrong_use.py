@@ -11,7 +11,7 @@ from transformers import Trainer
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryMixin, SurgeryTrainer
 from gradsurgery.transformers.checks import check_setup
-from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, surgery_trainer
+from tests.transformers_front.tiny import AUX, MAIN, Tokens, arguments, gpt2, identical, surgery_trainer, train
 
 
 def loss(model, inputs):
@@ -137,4 +137,5 @@ def test_a_missing_transformers_says_how_to_get_it():
 
 
 def test_the_auxiliary_dataset_may_be_a_list(tmp_path):
-    surgery_trainer(tmp_path, trainer_args={"aux_dataset": [AUX[index] for index in range(len(AUX))]}).train()
+    listed = surgery_trainer(tmp_path, trainer_args={"aux_dataset": [AUX[index] for index in range(len(AUX))]})
+    assert identical(train(listed), train(surgery_trainer(tmp_path)))
