@@ -297,14 +297,6 @@ def test_recorded_runs_differ_in_every_hyperparameter(tmp_path):
         pass
 
 
-def test_a_setting_of_a_recorded_run_is_a_plain_value(tmp_path):
-    with (
-        pytest.raises(TypeError, match="a setting is a number, text, True or False, but rate is None"),
-        lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1), settings={"rate": None}),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     "method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2)), gs.mixed(lam=gs.relative(lambda step: 0.1))]
 )
