@@ -28,7 +28,7 @@ gradsurgery claims --from docs/claims/records.parquet --markdown docs/claims.md
   of `translation` was shortened to 160 steps in view of them; the ledger trains it for the 400 it had before.
 - **Not blind**: the rules of C1 and C4 to C11 were written after a trial with two seeds. C4 was restated after a first
   verdict, undecided, and C8 would not hold at −0.25 without the tolerance of 0.02. At `laptop`, the fourth and fifth
-  seed of C21 to C23 and of C26 and C27 were added after three had left all of them but C26 undecided.
+  seed of C20 to C23, C26 and C27 were added after three had left all of them but C26 undecided.
 """
 
 

@@ -3,7 +3,7 @@
 from gradsurgery.lab.claims.claim import Claim, Grid, Statistic
 from gradsurgery.lab.claims.fronts import best_mixture
 from gradsurgery.lab.claims.ledger.bias import BOTH
-from gradsurgery.lab.claims.ledger.criteria import ALIKE, THREE, ahead
+from gradsurgery.lab.claims.ledger.criteria import ALIKE, FIVE, THREE, ahead
 from gradsurgery.lab.claims.rule import Rule
 
 # Three λ in each grid, at laptop around those where mixed's losses are lowest: these runs take long.
@@ -30,7 +30,7 @@ CLAIMS = (
         problem="imagenet-cifar10",
         grids={
             "demo": Grid("demo", THREE, BOTH, lams=(0.3, 1.0, 3.0)),
-            "laptop": Grid("laptop", THREE, BOTH, lams=(0.3, 1.0, 10.0)),
+            "laptop": Grid("laptop", FIVE, BOTH, lams=(0.3, 1.0, 10.0)),
         },
         statistics=tuple(
             Statistic(
