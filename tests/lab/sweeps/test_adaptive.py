@@ -39,8 +39,18 @@ def test_the_grid_does_not_grow_beyond_a_lam_that_diverged():
 def test_no_lam_is_trained_twice():
     failed = {0.0: (1.0, 5.0), 0.03: (1.2, 4.0), 0.3: None, 3.0: (3.0, 1.0)}  # the middle of the widest gap failed
     assert next_lam(failed) == 0.003
-    jump = {0.0: (1.0, 5.0), 0.1: (1.0, 5.0), 0.101: (3.0, 1.0)}  # nothing between them has three digits
-    assert next_lam(jump) is None
+
+
+def test_a_jump_is_not_divided_for_ever():
+    def train(lam):  # small weights by a sum of losses: at a large λ all of them become 0
+        return (2.3, 1e-13) if lam > 0.8 else (0.03 + lam, 1 / (0.01 + lam))
+
+    points = {lam: train(lam) for lam in (0.0, 0.03, 0.3, 3.0)}
+    for _ in range(5):
+        lam = next_lam(points)
+        points[lam] = train(lam)
+    assert sum(0.6 < lam < 3 for lam in points) == 2, "0.712 and 0.949"
+    assert {0.0949, 0.534} < points.keys()
 
 
 def test_small_gaps_end_the_search():

@@ -20,6 +20,9 @@ STRIDE = 10.0
 """The factor by which the grid grows beyond its ends."""
 SMALL_GAP = 0.05**2
 """A gap that is not worth another run: a square with a twentieth of the front's range as its side."""
+CLOSE = 1.5
+"""Two λ that differ by a smaller factor have no λ between them: what is left of their gap is a jump, as where training
+gives main up all at once, and no λ fills it."""
 SMALL_COST = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
 
@@ -91,7 +94,7 @@ def next_lam(points: Mapping[float, Point | None]) -> float | None:
         if gap <= SMALL_GAP:
             return None
         lam = _round(high / STRIDE if low == 0 else math.sqrt(low * high))
-        if lam not in points:  # else it has failed, or the gap is narrower than the rounding
+        if high >= CLOSE * low and lam not in points:  # it is among them if it has failed
             return lam
     return None
 
