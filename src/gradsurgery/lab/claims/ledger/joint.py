@@ -60,7 +60,7 @@ CLAIMS = (
         problem="language",
         grids=LANGUAGE,
         statistics=ahead("bloop", "mixed", "train"),
-        decides=LONGER,
+        decides=f"More seeds. {LONGER}",
     ),
     Claim(
         id="C22",
@@ -92,7 +92,7 @@ CLAIMS = (
             )
             for split in ("train", "test")
         ),
-        decides=LONGER,
+        decides=f"More seeds. {LONGER}",
     ),
     Claim(
         id="C24",
