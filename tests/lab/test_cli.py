@@ -151,14 +151,14 @@ def test_text_is_never_parsed_as_markup(capsys, tmp_path, toy):
 
 
 def test_a_sweep_works_where_git_is_not_installed(capsys, tmp_path, toy, monkeypatch):
-    from gradsurgery.lab.sweeps.environment import environment
+    from gradsurgery.lab.sweeps.environment import _commit
 
-    environment.cache_clear()
+    _commit.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert sweep_toy(capsys, tmp_path)[0] == 0
     with Store(tmp_path / "store.sqlite") as store:
         assert store.get(toy_runs()[0].key).info["commit"] == ""
-    environment.cache_clear()
+    _commit.cache_clear()
 
 
 @pytest.mark.parametrize(
