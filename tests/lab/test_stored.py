@@ -57,7 +57,7 @@ def test_a_problem_whose_runs_all_failed_has_no_finished_run(tmp_path):
     with pytest.raises(OSError, match="full"), lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)):
         raise OSError("full")
     with pytest.raises(UserError, match="no finished run of mine is stored"):
-        select_sweeps(tmp_path, "mine", status="done")
+        select_runs(tmp_path, "mine", status="done")
 
 
 def test_all_scales_of_a_problem_known_by_its_runs_alone_are_sweeps(tmp_path):

@@ -10,6 +10,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams, specs
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
+from gradsurgery.lab.references import is_reference
 from gradsurgery.lab.run import RunRecord, Setting, check_setting
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.stored import find_declared
@@ -117,9 +118,9 @@ def report(records: Sequence[RunRecord], folder: str | Path, *, title: str | Non
     from gradsurgery.lab.reports.report import write_report  # loads matplotlib and plotly
 
     if not records:
-        raise ValueError("a report needs at least one run, but got none")
+        return write_report(records, Path(folder), "")  # raises
     spec = records[0].spec
-    declared = find_declared(spec.problem)
+    declared = None if is_reference(spec.problem) else find_declared(spec.problem)  # a reference would be imported
     return write_report(
         records,
         Path(folder),
