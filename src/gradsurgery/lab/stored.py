@@ -57,17 +57,16 @@ class StoredSweep:
         return f"{name}-{digest[:8]}"
 
 
-def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: str | None = None) -> list[StoredSweep]:
+def select_sweeps(folder: Path, name: str, scales: Sequence[str] = ()) -> list[StoredSweep]:
     """The stored sweeps of a problem, at least one.
 
     Args:
         folder: the folder of the store.
         name: the problem.
         scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
-        status: ``done`` for finished runs only; None for all.
     """
     declared = find_declared(name)
-    records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()), status)
+    records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()))
     sweeps: list[StoredSweep] = []
     for scale in dict.fromkeys(record.spec.scale for record in records):
         by_settings: dict[str, list[RunRecord]] = {}
@@ -84,7 +83,14 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = (), status: s
 
 
 def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str | None = None) -> list[RunRecord]:
-    """The stored runs of a problem, at least one at each of the scales; for the arguments see ``select_sweeps``."""
+    """The stored runs of a problem, at least one at each of the scales.
+
+    Args:
+        folder: the folder of the store.
+        name: the problem.
+        scales: only these; empty for all.
+        status: ``done`` for finished runs only; None for all.
+    """
     declared = find_declared(name)
     if declared:
         for scale in scales:
