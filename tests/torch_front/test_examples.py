@@ -113,12 +113,8 @@ def test_a_run_that_is_stopped_ends_bit_for_bit_as_one_that_is_not(tmp_path, cap
     def train(folder, last):
         folder.mkdir(exist_ok=True)
         with chdir(folder):
-            exec(
-                compile(
-                    source.replace("range(first_epoch, 15)", f"range(first_epoch, {last})"), "checkpointing.py", "exec"
-                ),
-                {},
-            )
+            shorter = source.replace("range(first_epoch, 15)", f"range(first_epoch, {last})")
+            exec(compile(shorter, "checkpointing.py", "exec"), {})
             return torch.load("checkpoint.pt"), capsys.readouterr().out.splitlines()
 
     whole, (numbers_of_whole,) = train(tmp_path / "whole", 15)
