@@ -15,7 +15,7 @@ long before the gradient's does.
 
 A step is sound if every inner product, |g|^2 of each gradient that enters an average, and every weight are finite. A
 gradient that is part of no inner product, as in mixed training, is checked by its |g|^2. In an unsound step the weight
-of main is NaN, so that a guard such as a ``GradScaler`` skips the step.
+of the last gradient is NaN, so that a guard such as a ``GradScaler`` skips the step.
 """
 
 from collections.abc import Callable
@@ -108,11 +108,12 @@ def plan(
         gram.product(u, v)
 
     zero = sum(0 * number for number in numbers)  # NaN if one of them is not finite
+    last = names[aux_count]  # not main: its weight is the constant 1 in most methods
     sound = zero == 0
     rho = getattr(method, "rho", None)
     keep, take, new_mass = (1.0, 0.0, mass) if rho is None else _average_weights(rho, mass)
     return Plan(
-        weights={**direction.weights, "main": direction.weights.get("main", 0) + zero},
+        weights={**direction.weights, last: direction.weights.get(last, 0) + zero},
         sound=sound,
         keep=keep,
         take=take,

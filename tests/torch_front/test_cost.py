@@ -12,8 +12,8 @@ from torch.nn import Parameter
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.torch import scalars
-from gradsurgery.torch.blocks import PIECE, Block
 from gradsurgery.torch.passes import native
+from gradsurgery.torch.passes.blocks import PIECE
 
 
 class Allocations:
@@ -214,12 +214,8 @@ def test_a_missing_compiler_is_reported_at_construction(compiler, sentence, monk
 
 
 def test_compile_is_refused_on_an_accelerator():
-    sentence = "compile=True is for parameters on the CPU, but got one on meta"
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match="compile=True needs parameters on a CPU; got one on meta"):
         gst.Surgery([Parameter(torch.ones(3, device="meta"))], gs.bloop(lam=0.5), compile=True)
-    vector = torch.ones(3, device="meta")  # of a parameter that was moved after the construction
-    with pytest.raises(ValueError, match=sentence):
-        native.Native([Block([vector, vector], [])], ((0, 1),))
 
 
 @pytest.mark.slow

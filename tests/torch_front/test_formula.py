@@ -37,11 +37,11 @@ def test_one_product_that_is_not_finite_makes_a_step_unsound(bad):
     state = State(formula.method, [torch.zeros(5)], SCALARS)
     vectors = dict(zip(formula.names, np.random.default_rng(0).normal(size=(3, 5)), strict=True))
     products = [float(vectors[a] @ vectors[b]) for a, b in formula.pairs]
-    assert finish(formula.plan(products, state)).take == 1
+    assert finish(formula.plan(products, state)).averaging == (0, 1)
     for index in range(len(products)):
         changed = [*products[:index], bad, *products[index + 1 :]]
         update = finish(formula.plan(changed, state))
-        assert update.take == 0
+        assert update.averaging[1] == 0
         assert update.mass == state.mass
         assert all(map(math.isnan, update.weights))
 

@@ -122,7 +122,8 @@ def test_zero_collinear_and_opposed_gradients(method, aux_count, factor):
     line = history(1, torch.float32, steps=1)[0, 0]
     gradients = np.array([[line * factor**level for level in range(1 + aux_count)]] * 4, np.float32).astype(np.float64)
     for direction, _, expected, _ in run(method, gradients, torch.float32):
-        np.testing.assert_allclose(direction, expected, rtol=0, atol=1e-3 * np.abs(line).max())
+        # gradvac takes the root of a difference that is rounding error here
+        np.testing.assert_allclose(direction, expected, rtol=0, atol=1e-3 * np.abs(gradients).max())
 
 
 @every_method

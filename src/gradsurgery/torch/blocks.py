@@ -6,107 +6,17 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from gradsurgery.torch import scalars
 from gradsurgery.torch.dtensor import Shards, local, shards_of
+from gradsurgery.torch.passes.blocks import Block, memory_order
 from gradsurgery.torch.state import State
-
-PIECE = 1 << 20
-"""The number of elements in a piece. On the CPU a piece fits in the cache, so that several operations read memory once,
-and its dot product does not lose digits as that of a longer vector would."""
-
-SMALL = 1 << 15
-"""Blocks with fewer elements are merged: the overhead of a call would exceed the work in it."""
-
-
-class Block(NamedTuple):
-    """The vectors of one parameter: gradients, main first, and averages, of one shape and on one device."""
-
-    gradients: Sequence[Tensor]
-    averages: Sequence[Tensor]
-    parts: "Sequence[Block]" = ()
-    """The blocks that were copied into this one, if it was merged."""
-
-    @property
-    def vectors(self) -> list[Tensor]:
-        """Gradients, then averages."""
-        return [*self.gradients, *self.averages]
-
-    @property
-    def outputs(self) -> list[Tensor]:
-        """What the second pass writes: the direction, in place of the last gradient, and the averages."""
-        return [self.gradients[-1], *self.averages]
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the vectors."""
-        return self.gradients[0].device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the gradients."""
-        return self.gradients[0].dtype
-
-    @property
-    def size(self) -> int:
-        """The number of elements in each vector."""
-        return self.gradients[0].numel()
-
-    def pieces(self) -> "Sequence[Block]":
-        """A flat block cut into pieces that share its memory, on the CPU; elsewhere the whole block."""
-        if self.size <= PIECE or scalars.is_async(self.gradients[0]):
-            return [self]
-        count = len(self.gradients)
-        pieces = zip(*(torch.split(vector, PIECE) for vector in self.vectors), strict=True)
-        return [Block(piece[:count], piece[count:]) for piece in pieces]
-
-    def scatter_back(self) -> None:
-        """Copy the outputs of a merged block to its parts."""
-        if not self.parts:
-            return
-        for vector, *outputs in zip(self.outputs, *(part.outputs for part in self.parts), strict=True):
-            torch._foreach_copy_(outputs, _unflatten_dense_tensors(vector, outputs))  # type: ignore[no-untyped-call]
-
-
-def merge_small(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of one type as flat blocks: large ones share their memory, small ones are copied into one."""
-    large, small = [], []
-    for block in blocks:
-        if block.size < SMALL:
-            small.append(block)
-        else:
-            large.append(flatten(block))
-    if not small:
-        return large
-    rows = zip(*(block.vectors for block in small), strict=True)
-    vectors = [_flatten_dense_tensors(row) for row in rows]  # type: ignore[no-untyped-call]
-    count = len(small[0].gradients)
-    return [*large, Block(vectors[:count], vectors[count:], small)]
-
-
-def flatten(block: Block) -> Block:
-    """The block as 1-d tensors that share its memory."""
-    last = block.gradients[-1]
-    if last.is_contiguous():
-        return Block([vector.view(-1) for vector in block.gradients], [vector.view(-1) for vector in block.averages])
-    order = _memory_order(last)
-    return Block(
-        [vector.permute(order).view(-1) for vector in block.gradients],
-        [vector.permute(order).view(-1) for vector in block.averages],
-    )
 
 
 def make_dense(tensor: Tensor) -> Tensor:
     """The tensor if its elements are adjacent in memory, in any order of dimensions; else a contiguous copy."""
     shard = local(tensor)
-    is_dense = shard.is_contiguous() or shard.permute(_memory_order(shard)).is_contiguous()
+    is_dense = shard.is_contiguous() or shard.permute(memory_order(shard)).is_contiguous()
     return tensor if is_dense else tensor.contiguous()
-
-
-def _memory_order(tensor: Tensor) -> list[int]:
-    """The dimensions by decreasing stride: in this order a dense tensor is contiguous."""
-    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 
 Group = tuple[Shards | None, torch.device, torch.dtype]
@@ -164,7 +74,7 @@ class Layout:
         for index, gradients in enumerate(zip(*gathered, strict=True)):
             cached = self._cached[index]
             if cached is not None and cached.fits(gradients):
-                groups.setdefault(cached.group, []).append(Block(gradients, cached.averages))
+                groups.setdefault(cached.group, []).append(Block(gradients, cached.averages, position=index))
                 directions.append(gradients[-1])
             else:
                 directions.append(self._add_block(index, gradients, groups))
@@ -182,7 +92,8 @@ class Layout:
         filled = _match_dtypes([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
         last = filled[-1]
         averages = [local(average) for average in self._state.averages(index, last)]
-        block = Block([_match_strides(local(gradient), local(last)) for gradient in filled], averages)
+        like_last = [_match_strides(local(gradient), local(last)) for gradient in filled]
+        block = Block(like_last, averages, position=index)
         group = shards_of(parameter), block.device, block.dtype
         groups.setdefault(group, []).append(block)
         cached = CachedLayout(last.shape, last.stride(), last.dtype, last.device, averages, group)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gradsurgery.torch.blocks import Block, flatten
+from gradsurgery.torch.passes.blocks import Block, cut, flatten
 from gradsurgery.torch.scalars import to_compute_dtype
 
 DDP_ADVICE = (
@@ -57,7 +57,7 @@ def fingerprint(block: Block, index: int) -> Tensor:
     It tells apart gradients of equal length.
     """
     parts = []
-    for position, piece in enumerate(flatten(block).pieces()):
+    for position, piece in enumerate(cut(flatten(block))):
         weight = 0.5 + (index + 7919 * position) * GOLDEN_RATIO % 1
         parts.append(weight * torch.stack([_fingerprint(vector) for vector in to_compute_dtype(piece.gradients)]))
     return torch.stack(parts).sum(0)

@@ -21,12 +21,10 @@ class Update(NamedTuple):
 
     weights: list[Scalar]
     """The direction, over ``Formula.names``, scaled as the gradients are."""
-    keep: Scalar
-    """The weight of the old average in the new one."""
-    take: Scalar
-    """The weight of the new gradient in its average; 0 in an unsound step."""
-    unscale: Scalar | None
-    """One over the scale of a ``GradScaler``; None without one."""
+    averaging: tuple[Scalar, Scalar]
+    """The weights of the old average and of the gradient in the new average; the latter is 0 in an unsound step."""
+    scaled: bool
+    """Whether a ``GradScaler`` has scaled the gradients."""
     mass: Scalar
     memory: tuple[Scalar, ...]
     diagnostics: Callable[[], dict[str, Scalar]]
@@ -49,11 +47,17 @@ class PlannedStep(NamedTuple):
     def finish(self, sound: Scalar) -> Update:
         """The update, once it is known whether the whole step is sound."""
         step, state, scalars = self.plan, self.state, self.scalars
+        take = step.take if self.unscale is None else step.take * self.unscale
         return Update(
-            weights=[scalars.pass_scalar(scalars.select(sound, weight, np.nan)) for weight in self.weights],
-            keep=scalars.pass_scalar(step.keep),
-            take=scalars.pass_scalar(scalars.select(sound, step.take, 0.0)),
-            unscale=None if self.unscale is None else scalars.pass_scalar(self.unscale),
+            weights=[
+                # a constant stays one: the last gradient's weight is a tensor, and NaN in an unsound step
+                float(weight)
+                if scalars.is_async and not isinstance(weight, Tensor)
+                else scalars.pass_scalar(scalars.select(sound, weight, np.nan))
+                for weight in self.weights
+            ],
+            averaging=(scalars.pass_scalar(step.keep), scalars.pass_scalar(scalars.select(sound, take, 0.0))),
+            scaled=self.unscale is not None,
             mass=scalars.select(sound, step.mass, state.mass),
             memory=tuple(map(partial(scalars.select, sound), step.memory, state.memory)),
             diagnostics=partial(_diagnostics, step.diagnostics, sound),

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from gradsurgery.method import Method
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch.blocks import Block, Group, Layout
+from gradsurgery.torch.blocks import Group, Layout
 from gradsurgery.torch.ddp import DDP_ADVICE, fingerprint, replicas_agree
 from gradsurgery.torch.dtensor import Shards, sum_over_shards
 from gradsurgery.torch.formula import Formula, PlannedStep
 from gradsurgery.torch.gradients import Gradients
 from gradsurgery.torch.means import Means
-from gradsurgery.torch.passes import Passes, make_passes
+from gradsurgery.torch.passes import Block, Passes, make_passes
 from gradsurgery.torch.scalars import Scalars
 from gradsurgery.torch.state import State
 
@@ -109,7 +109,7 @@ class Part:
         """
         update = step.plan.finish(sound)
         for passes, _ in step.passes:
-            passes.combine(update.weights, update.keep, update.take, update.unscale)
+            passes.combine(update.weights, [update.averaging], self._state.steps, scaled=update.scaled)
         for position, direction in zip(self._positions, step.directions, strict=True):
             directions[position] = direction
         self._state.advance(update.mass, update.memory)

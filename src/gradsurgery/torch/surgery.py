@@ -24,7 +24,7 @@ from gradsurgery.torch.parameters import (
     read_group,
 )
 from gradsurgery.torch.part import Part
-from gradsurgery.torch.passes.native import check_device, compiler_command
+from gradsurgery.torch.passes import check_compile
 from gradsurgery.torch.scalars import Scalars
 
 
@@ -131,8 +131,7 @@ class Surgery:
         if self._compile:  # fail here rather than in the first step
             for parameter in group.parameters:
                 if parameter.requires_grad:
-                    check_device(parameter)
-            compiler_command()
+                    check_compile(parameter.device)
         self._scalars.include(parameter.dtype for parameter in group.parameters if parameter.dtype in SUPPORTED)
         part = self._shared if group.method is None else None
         if part is None:

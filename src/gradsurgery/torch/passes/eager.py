@@ -1,4 +1,8 @@
-"""The two passes with PyTorch operations."""
+"""The two passes with PyTorch operations, for any device.
+
+They move as few words as separate operations can: a squared length is that of a norm, which reads its vector once;
+main's weight is 1 in most methods and costs nothing then; an average is updated by one ``lerp``.
+"""
 
 from collections.abc import Sequence
 
@@ -7,8 +11,9 @@ from torch import Tensor
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch import scalars
-from gradsurgery.torch.blocks import Block, merge_small
-from gradsurgery.torch.scalars import Pairs, compute_dtype, to_compute_dtype
+from gradsurgery.torch.passes.blocks import Block, make_pieces
+from gradsurgery.torch.passes.rounding import round_to_bfloat16
+from gradsurgery.torch.scalars import Pairs, compute_dtype
 
 
 class Eager:
@@ -20,74 +25,96 @@ class Eager:
     """
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
-        self._blocks, self._pairs = [(block, block.pieces()) for block in merge_small(blocks)], pairs
+        self._pieces, self._pairs = make_pieces(blocks), pairs
+        self._device, self._dtype = blocks[0].device, compute_dtype(blocks[0].dtype)
+        self._is_async = scalars.is_async(blocks[0].gradients[0])
 
     def products(self) -> Sequence[Scalar]:
         """The inner products."""
-        dots = []
-        for _, pieces in self._blocks:
-            for piece in pieces:
-                vectors = to_compute_dtype(piece.vectors)
-                dots += [torch.dot(vectors[a], vectors[b]) for a, b in self._pairs]
-        row = torch.stack(dots).view(-1, len(self._pairs)).sum(0)
-        return row.unbind() if scalars.is_async(row) else row.tolist()
+        lengths, dots = [], []
+        # a norm reads its vector once, but on the CPU it loses digits, and there the cache serves the second read
+        by_norm = [a == b and self._is_async for a, b in self._pairs]
+        factors = {k for pair, norm in zip(self._pairs, by_norm, strict=True) if not norm for k in pair}
+        for piece in self._pieces:
+            vectors = [v.to(self._dtype) if k in factors else v for k, v in enumerate(piece.vectors)]
+            for (a, b), norm in zip(self._pairs, by_norm, strict=True):
+                if norm:
+                    lengths.append(torch.linalg.vector_norm(vectors[a], dtype=self._dtype))
+                else:
+                    dots.append(torch.dot(vectors[a], vectors[b]))
+        squares = iter(_sum(lengths, len(self._pieces), square=True))
+        products = iter(_sum(dots, len(self._pieces)))
+        return [next(squares if norm else products) for norm in by_norm]
 
-    def combine(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
+    def combine(
+        self, weights: Sequence[Scalar], averaging: Sequence[tuple[Scalar, Scalar]], step: int, *, scaled: bool
+    ) -> None:
         """Write the direction and update the averages."""
-        first, _ = self._blocks[0]
-        *weights, keep, take, unscale = (_move(value, first) for value in (*weights, keep, take, unscale))
-        for block, pieces in reversed(self._blocks):  # backwards: what was read last is still in the cache
-            for piece in pieces:
-                gradients = to_compute_dtype(piece.gradients)
-                _combine(gradients, piece.averages, weights, keep, take, unscale)
-                if gradients[-1] is not piece.gradients[-1]:
-                    piece.gradients[-1].copy_(gradients[-1])
-            block.scatter_back()
+        weights = [self._move(weight) for weight in weights]
+        cohorts = [_keep_if_untaken(self._move(keep), self._move(take)) for keep, take in averaging]
+        for piece in reversed(self._pieces):  # backwards: what was read last is still in the cache
+            gradients = [gradient.to(self._dtype) for gradient in piece.gradients]
+            averages = [average.to(self._dtype) for average in piece.averages]
+            # the direction is written over the last gradient
+            sources = [*gradients[:-1], gradients[-1].clone()] if len(averages) == len(gradients) else gradients
+            _write_direction(gradients, averages, weights)
+            for level, (average, source) in enumerate(zip(averages, sources, strict=False)):
+                _update_average(average, source, *cohorts[piece.cohort], scaled=scaled)
+                if average is not piece.averages[level]:
+                    piece.averages[level].copy_(round_to_bfloat16(average.float(), step, level, piece.origins))
+            if gradients[-1] is not piece.gradients[-1]:
+                piece.gradients[-1].copy_(gradients[-1])
+            piece.copy_back()
+
+    def _move(self, value: Scalar) -> Scalar:
+        """The scalar; a tensor is moved to the device and the type of the pieces."""
+        return value.to(self._device, self._dtype) if isinstance(value, Tensor) else value
 
 
-def _combine(
-    gradients: Sequence[Tensor],
-    averages: Sequence[Tensor],
-    weights: Sequence[Scalar],
-    keep: Scalar,
-    take: Scalar,
-    unscale: Scalar | None,
-) -> None:
-    *others, direction = gradients
-    sources = others
-    if len(averages) == len(gradients):
-        sources = [*others, direction.clone()]  # the direction is written over the last gradient
+def _sum(values: list[Tensor], pieces: int, *, square: bool = False) -> Sequence[Scalar]:
+    """The sum over pieces of a few values, or of their squares, for each piece."""
+    if not values:
+        return []
+    table = torch.stack(values).view(pieces, -1)
+    row = (table.square() if square else table).sum(0)
+    return row.unbind() if scalars.is_async(row) else row.tolist()
+
+
+def _write_direction(gradients: Sequence[Tensor], averages: Sequence[Tensor], weights: Sequence[Scalar]) -> None:
+    """Write the sum of weights * vectors over the last gradient."""
+    main, *others, direction = gradients
     main_weight, *other_weights, last_weight = weights[: len(gradients)]
     if isinstance(main_weight, float) and main_weight == 1:  # as in most methods: one operation instead of two
-        torch.add(others[0], direction, alpha=last_weight, out=direction)
+        _add_multiple(main, direction, last_weight, out=direction)
     else:
         direction.mul_(last_weight)
-        _add_multiple(direction, others[0], main_weight)
-    for vector, weight in zip(others[1:], other_weights, strict=True):
-        _add_multiple(direction, vector, weight)
-    for average, weight in zip(averages, weights[len(gradients) :], strict=True):
-        _add_multiple(direction, average, weight)
-    for average, gradient in zip(averages, sources, strict=False):
-        _update_average(average, gradient if unscale is None else gradient * unscale, keep, take)
+        _add_multiple(direction, main, main_weight, out=direction)
+    for vector, weight in zip([*others, *averages], [*other_weights, *weights[len(gradients) :]], strict=True):
+        if isinstance(weight, Tensor) or weight != 0:
+            _add_multiple(direction, vector, weight, out=direction)
 
 
-def _add_multiple(total: Tensor, vector: Tensor, weight: Scalar) -> None:
+def _add_multiple(total: Tensor, vector: Tensor, weight: Scalar, out: Tensor) -> None:
     if isinstance(weight, Tensor):
-        total.addcmul_(vector, weight)  # alpha= would wait for the device
+        torch.addcmul(total, vector, weight, out=out)  # alpha= would wait for the device
     else:
-        total.add_(vector, alpha=weight)
+        torch.add(total, vector, alpha=weight, out=out)
 
 
-def _update_average(average: Tensor, gradient: Tensor, keep: Scalar, take: Scalar) -> None:
+def _keep_if_untaken(keep: Scalar, take: Scalar) -> tuple[Scalar, Scalar]:
+    """``keep`` and ``take``, with keep = 1 where take = 0."""
+    return (torch.where(take > 0, keep, 1.0), take) if isinstance(take, Tensor) else (keep, take)
+
+
+def _update_average(average: Tensor, gradient: Tensor, keep: Scalar, take: Scalar, *, scaled: bool) -> None:
     if isinstance(take, Tensor):
-        # where, not a product with take: 0 times NaN is NaN
-        average.copy_(torch.where(take > 0, keep * average + take * gradient, average))
-    elif take >= 0.5:
-        torch.lerp(gradient, average, keep, out=average)  # average.lerp_(gradient, take) would round 1 - take
-    elif take > 0:
-        average.lerp_(gradient, take)
-
-
-def _move(value: Scalar, block: Block) -> Scalar:
-    """The scalar; a tensor is moved to the device and the compute type of a block."""
-    return value.to(block.device, compute_dtype(block.dtype)) if isinstance(value, Tensor) else value
+        gradient = torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)  # 0 times NaN is NaN
+    elif take == 0:
+        return
+    if not scaled:
+        # by keep: 1 - keep is exact where lerp forms it, and 1 - take would not be
+        torch.lerp(gradient, average, keep, out=average)
+    elif isinstance(take, Tensor):
+        average.mul_(keep).addcmul_(gradient, take)
+    else:
+        average.mul_(keep).add_(gradient, alpha=take)

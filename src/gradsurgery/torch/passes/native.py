@@ -7,18 +7,16 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Sequence
-from ctypes import CDLL, c_double, c_int, c_int64, c_void_p
+from ctypes import CDLL, c_int, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gradsurgery.scalar import Scalar
-from gradsurgery.torch import scalars
-from gradsurgery.torch.blocks import Block
+from gradsurgery.torch.passes.blocks import Block
 from gradsurgery.torch.scalars import Pairs, compute_dtype
 
 SOURCE = Path(__file__).with_name("native.cpp")
@@ -41,8 +39,8 @@ class Native:
 
     def __init__(self, blocks: Sequence[Block], pairs: Pairs) -> None:
         first, self._count = blocks[0], len(pairs)
-        check_device(first.gradients[0])
-        self._library = compile_kernel(len(first.gradients), len(first.averages), pairs, first.dtype)
+        average_dtype = first.averages[0].dtype if first.averages else compute_dtype(first.dtype)
+        self._library = compile_kernel(len(first.gradients), len(first.averages), pairs, first.dtype, average_dtype)
         sizes = array("q", [block.gradients[0].numel() for block in blocks])
         pointers = array("q", [vector.data_ptr() for block in blocks for vector in (*block[0], *block[1])])
         self._table = len(sizes), _address(sizes), _address(pointers), torch.get_num_threads()
@@ -54,18 +52,16 @@ class Native:
         self._library.products(*self._table, _address(results))
         return results
 
-    def combine(self, weights: Sequence[Scalar], keep: Scalar, take: Scalar, unscale: Scalar | None) -> None:
+    def combine(
+        self, weights: Sequence[Scalar], averaging: Sequence[tuple[Scalar, Scalar]], step: int, *, scaled: bool
+    ) -> None:
         """Write the direction and update the averages."""
-        factors = array("d", weights)
-        self._library.combine(*self._table, _address(factors), keep, take if unscale is None else take * unscale)
-
-
-def check_device(tensor: Tensor) -> None:
-    """Raise unless the kernel can read this tensor."""
-    if scalars.is_async(tensor):
-        raise ValueError(
-            f"compile=True is for parameters on the CPU, but got one on {tensor.device}: leave compile out there"
-        )
+        blocks, *_ = self._alive
+        factors, rules = array("d", weights), array("d", [value for pair in averaging for value in pair])
+        cohorts = array("q", [block.cohort for block in blocks])
+        positions = array("q", [block.position for block in blocks])
+        rounding = _address(cohorts), _address(rules), _address(positions), step
+        self._library.combine(*self._table, _address(factors), *rounding)
 
 
 def compiler_command() -> list[str]:
@@ -83,8 +79,8 @@ def compiler_command() -> list[str]:
 
 
 @cache
-def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype) -> CDLL:
-    """The kernel for this number of vectors, these inner products, and gradients of this type."""
+def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dtype, average_dtype: torch.dtype) -> CDLL:
+    """The kernel for this number of vectors, these inner products, and gradients and averages of these types."""
     definitions = {
         "GRADIENTS": gradients,
         "AVERAGES": averages,
@@ -92,6 +88,7 @@ def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dty
         "PAIRS": ",".join(f"{{{a},{b}}}" for a, b in pairs),
         "NUMBER": CPP_TYPES[dtype],
         "WIDE": CPP_TYPES[compute_dtype(dtype)],
+        "AVERAGE": CPP_TYPES[average_dtype],
     }
     command = compiler_command()
     # Apple's compilers come without OpenMP
@@ -111,7 +108,8 @@ def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dty
             raise RuntimeError(f"compile=True failed to load the kernel that {command[0]} built: {error}") from None
     table: list[Any] = [c_int64, c_void_p, c_void_p, c_int]
     kernel.products.argtypes, kernel.products.restype = [*table, c_void_p], None
-    kernel.combine.argtypes, kernel.combine.restype = [*table, c_void_p, c_double, c_double], None
+    rule: list[Any] = [c_void_p, c_void_p, c_void_p, c_void_p, c_int64]
+    kernel.combine.argtypes, kernel.combine.restype = [*table, *rule], None
     return kernel
 
 

@@ -1,0 +1,125 @@
+"""Blocks, and the flat pieces that PyTorch's operations work on: large blocks are cut, small ones merged."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradsurgery.torch import scalars
+
+PIECE = 1 << 20
+"""The number of elements in a piece on the CPU. It fits in the cache, so that several operations read memory once, and
+its dot product does not lose digits as that of a longer vector would."""
+
+LARGEST = 1 << 30
+"""The number of elements in a piece elsewhere: ``torch.dot`` counts in 32 bits."""
+
+SMALL = 1 << 15
+"""Blocks with fewer elements are merged: the overhead of a call would exceed the work in it."""
+
+
+class Block(NamedTuple):
+    """The vectors of one parameter: of one shape, dense, with equal strides, on one device."""
+
+    gradients: Sequence[Tensor]
+    """Of one type, main first. The direction is written over the last."""
+    averages: Sequence[Tensor]
+    """Of one type: float32 or wider, or bfloat16."""
+    cohort: int = 0
+    """Which of the weights in ``averaging`` apply: parameters that joined at different steps have different ones."""
+    position: int = 0
+    """The position of the parameter in the surgery, which seeds the stochastic rounding of its averages."""
+
+    @property
+    def vectors(self) -> list[Tensor]:
+        """Gradients, then averages."""
+        return [*self.gradients, *self.averages]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the vectors."""
+        return self.gradients[0].device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the gradients."""
+        return self.gradients[0].dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements in each vector."""
+        return self.gradients[0].numel()
+
+
+class Piece(NamedTuple):
+    """Part of a block, or several small blocks copied into one, as 1-d tensors."""
+
+    gradients: Sequence[Tensor]
+    averages: Sequence[Tensor]
+    cohort: int
+    origins: tuple[tuple[int, int, int], ...]
+    """Where the elements come from, in order: the position of the block, the first element, the number of elements."""
+    merged: Sequence[Block] = ()
+    """The blocks that were copied into this piece, flat."""
+
+    @property
+    def vectors(self) -> list[Tensor]:
+        """Gradients, then averages."""
+        return [*self.gradients, *self.averages]
+
+    def copy_back(self) -> None:
+        """Copy the direction and the averages of a merged piece to its blocks."""
+        if self.merged:
+            sizes = [block.size for block in self.merged]
+            rows = zip(*([block.gradients[-1], *block.averages] for block in self.merged), strict=True)
+            for vector, row in zip([self.gradients[-1], *self.averages], rows, strict=True):
+                torch._foreach_copy_(row, torch.split(vector, sizes))
+
+
+def make_pieces(blocks: Sequence[Block]) -> list[Piece]:
+    """The pieces of blocks that have the same types and device."""
+    pieces: list[Piece] = []
+    small: dict[int, list[Block]] = {}
+    for block in map(flatten, blocks):
+        if block.size < SMALL:
+            small.setdefault(block.cohort, []).append(block)
+        else:
+            pieces += cut(block)
+    return [*pieces, *(_merge(cohort, group) for cohort, group in small.items())]
+
+
+def flatten(block: Block) -> Block:
+    """The block as 1-d tensors that share its memory."""
+    last = block.gradients[-1]
+    if last.is_contiguous():
+        gradients, averages = ([vector.view(-1) for vector in vectors] for vectors in block[:2])
+    else:
+        order = memory_order(last)
+        gradients, averages = ([vector.permute(order).view(-1) for vector in vectors] for vectors in block[:2])
+    return Block(gradients, averages, block.cohort, block.position)
+
+
+def memory_order(tensor: Tensor) -> list[int]:
+    """The dimensions by decreasing stride: in this order a dense tensor is contiguous."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+
+
+def cut(block: Block) -> list[Piece]:
+    """A flat block as pieces that share its memory."""
+    length, count = LARGEST if scalars.is_async(block.gradients[0]) else PIECE, len(block.gradients)
+    if block.size <= length:
+        return [Piece(block.gradients, block.averages, block.cohort, ((block.position, 0, block.size),))]
+    return [
+        Piece(row[:count], row[count:], block.cohort, ((block.position, index * length, row[0].numel()),))
+        for index, row in enumerate(zip(*(torch.split(vector, length) for vector in block.vectors), strict=True))
+    ]
+
+
+def _merge(cohort: int, blocks: list[Block]) -> Piece:
+    origins = tuple((block.position, 0, block.size) for block in blocks)
+    if len(blocks) == 1:
+        return Piece(blocks[0].gradients, blocks[0].averages, cohort, origins)
+    vectors = [torch.cat(row) for row in zip(*(block.vectors for block in blocks), strict=True)]
+    count = len(blocks[0].gradients)
+    return Piece(vectors[:count], vectors[count:], cohort, origins, blocks)

@@ -1,0 +1,102 @@
+"""The eager passes and the C++ kernel do what ``Passes`` says."""
+
+import numpy as np
+import pytest
+import torch
+
+from gradsurgery.torch.passes import make_passes
+from tests.torch_front.passes.vectors import (
+    SHAPES,
+    Case,
+    expected_products,
+    expected_step,
+    in_memory_order,
+    make_blocks,
+)
+
+eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+
+PAIRS = ((0, 0), (1, 2), (0, 2), (2, 2))
+WEIGHTS = [1.0, 0.5, -0.25]
+AVERAGING = [(0.75, 0.25), (0.5, 0.5)]
+
+TYPES = {
+    "f64": (torch.float64, torch.float64, 0),
+    "f32": (torch.float32, torch.float32, 0),
+    "bf16": (torch.bfloat16, torch.float32, 2**-8),
+    "f16": (torch.float16, torch.float32, 2**-11),
+    "f64, averages bf16": (torch.float64, torch.bfloat16, 0),
+    "f32, averages bf16": (torch.float32, torch.bfloat16, 0),
+    "bf16, averages bf16": (torch.bfloat16, torch.bfloat16, 2**-8),
+}
+
+
+def assert_step(blocks, expected, tolerance=0.0):
+    """The averages are equal bit for bit, the direction up to its rounding."""
+    for block, (direction, averages) in zip(blocks, expected, strict=True):
+        np.testing.assert_allclose(in_memory_order(block.gradients[-1]), direction, rtol=tolerance, atol=tolerance)
+        for average, wanted in zip(block.averages, averages, strict=True):
+            np.testing.assert_array_equal(in_memory_order(average), wanted)
+
+
+@eager_and_compiled
+@pytest.mark.parametrize(("dtype", "average_dtype", "tolerance"), TYPES.values(), ids=TYPES)
+def test_both_passes(dtype, average_dtype, tolerance, compiled):
+    blocks = make_blocks(Case(SHAPES, 2, 1, dtype, average_dtype))
+    passes = make_passes(blocks, PAIRS, compile=compiled)
+    np.testing.assert_allclose(passes.products(), expected_products(blocks, PAIRS), rtol=1e-5)
+    expected = list(expected_step(blocks, WEIGHTS, AVERAGING, step=5))
+    passes.combine(WEIGHTS, AVERAGING, 5, scaled=False)
+    assert_step(blocks, expected, tolerance)
+
+
+@eager_and_compiled
+def test_every_gradient_may_have_an_average(compiled):
+    blocks = make_blocks(Case(SHAPES, 2, 2, torch.float32, torch.bfloat16))
+    weights = [0.5, -1.0, 0.25, 2.0]
+    expected = list(expected_step(blocks, weights, AVERAGING, step=0))
+    make_passes(blocks, ((0, 1),), compile=compiled).combine(weights, AVERAGING, 0, scaled=False)
+    assert_step(blocks, expected)
+
+
+@eager_and_compiled
+@pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
+def test_averages_of_scaled_gradients(average_dtype, compiled):
+    blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
+    averaging = [(keep, take / 1024) for keep, take in AVERAGING]
+    expected = list(expected_step(blocks, WEIGHTS, averaging, step=1))
+    make_passes(blocks, PAIRS, compile=compiled).combine(WEIGHTS, averaging, 1, scaled=True)
+    assert_step(blocks, expected)
+
+
+@eager_and_compiled
+@pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_averages_stay_where_nothing_is_taken(average_dtype, scaled, compiled):
+    """Whatever the gradients are; only in the cohort that takes nothing."""
+    blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
+    before = [block.averages[0].clone() for block in blocks]
+    for block in blocks:
+        if block.cohort == 0:
+            block.gradients[0].fill_(torch.nan)
+    make_passes(blocks, PAIRS, compile=compiled).combine(WEIGHTS, [(0.5, 0.0), (0.5, 0.5)], 0, scaled=scaled)
+    for block, old in zip(blocks, before, strict=True):
+        assert torch.equal(block.averages[0], old) == (block.cohort == 0 or old.numel() == 0)
+
+
+@eager_and_compiled
+def test_rounding_differs_from_step_to_step_and_between_parameters(compiled):
+    case = Case([(1000,), (1000,)], 2, 1, torch.float32, torch.bfloat16)
+    results = []
+    for step in (3, 3, 4):
+        blocks = make_blocks(case)
+        for block in blocks:
+            block.gradients[0].fill_(1 + 2**-8)
+            block.averages[0].fill_(1)
+        blocks = [block._replace(cohort=0) for block in blocks]
+        make_passes(blocks, ((0, 0),), compile=compiled).combine(WEIGHTS, [(0.5, 0.5)], step, scaled=False)
+        results.append(torch.stack([block.averages[0].float() for block in blocks]))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    assert not torch.equal(results[0][0], results[0][1])
+    assert results[0].mean() == pytest.approx(1 + 2**-9, abs=5e-4)  # 1 or 1 + 2**-7, unbiased
