@@ -34,7 +34,7 @@ def check_weight(value: Hyperparameter) -> Hyperparameter:
     """Check the weight of one auxiliary loss."""
     if isinstance(value, StepWeight):
         return value
-    return _check("lam", value, "lam weighs the auxiliary gradient, so it is at least 0", lambda x: x >= 0)
+    return _check("lam", value, "lam weighs the auxiliary gradient, so it must be at least 0", lambda x: x >= 0)
 
 
 def check_weights(value: Any) -> Any:
@@ -42,7 +42,7 @@ def check_weights(value: Any) -> Any:
     if not isinstance(value, tuple | list):
         return check_weight(value)
     if not value:
-        raise ValueError("lam holds one weight for each auxiliary loss, but got none")
+        raise ValueError("lam must hold one weight for each auxiliary loss; got none")
     return tuple(check_weight(item) for item in value)
 
 
@@ -51,7 +51,7 @@ def check_ratio(value: Hyperparameter) -> Hyperparameter:
     return _check(
         "the ratio of relative",
         value,
-        "the ratio of relative is |lam g_aux| / |g_main|, so it is at least 0",
+        "the ratio of relative is |lam g_aux| / |g_main|, so it must be at least 0",
         lambda x: x >= 0,
     )
 
@@ -61,7 +61,7 @@ def check_share(name: str, value: Hyperparameter) -> Hyperparameter:
     return _check(
         name,
         value,
-        f"{name} is the new value's share in a moving average, so it is above 0 and at most 1",
+        f"{name} is the new value's share in a moving average, so it must be above 0 and at most 1",
         lambda x: 0 < x <= 1,
     )
 
@@ -105,8 +105,8 @@ def _check(name: str, value: Hyperparameter, expected: str, is_valid: Callable[[
     if isinstance(value, Real) and not isinstance(value, bool):
         if math.isfinite(value) and is_valid(float(value)):
             return float(value)
-        raise ValueError(f"{expected}, but got {value}")
+        raise ValueError(f"{expected}; got {value}")
     is_schedule = callable(value) and not isinstance(value, type)  # lam=relative would use the step as its ratio
     if is_schedule or (not isinstance(value, np.ndarray | np.generic) and getattr(value, "shape", None) == ()):
         return value
-    raise TypeError(f"{name} is a number, a scalar array or a schedule step -> number, but got {value!r}")
+    raise TypeError(f"{name} must be a number, a scalar array or a schedule step -> number; got {value!r}")

@@ -68,7 +68,7 @@ class Reference:
         shapes = [gradient.shape for gradient in gradients]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise ValueError(
-                f"gradients are 1-d arrays of the same length, but got shapes {', '.join(map(str, shapes))}"
+                f"gradients must be 1-d arrays of the same length; got shapes {', '.join(map(str, shapes))}"
             )
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
             return self._step(gradients)

@@ -94,21 +94,21 @@ def test_repr_and_equality():
 
 @pytest.mark.parametrize("ratio", [-0.1, float("nan"), float("inf"), np.float32(-1)])
 def test_the_ratio_is_finite_and_at_least_0(ratio):
-    with pytest.raises(ValueError, match=r"the ratio of relative is .* so it is at least 0, but got "):
+    with pytest.raises(ValueError, match=r"the ratio of relative is .* so it must be at least 0; got "):
         gs.relative(ratio)
 
 
 @pytest.mark.parametrize("ratio", ["0.3", None, (0.3, 0.1), True, gs.relative(0.3)])
 def test_the_ratio_is_a_number_or_a_schedule(ratio):
-    with pytest.raises(TypeError, match="the ratio of relative is a number, a scalar array or a schedule"):
+    with pytest.raises(TypeError, match="the ratio of relative must be a number, a scalar array or a schedule"):
         gs.relative(ratio)
 
 
 def test_the_values_of_a_schedule_are_checked():
-    with pytest.raises(ValueError, match="at least 0, but got -1"):
+    with pytest.raises(ValueError, match="at least 0; got -1"):
         gs.Reference(gs.mixed(lam=gs.relative(lambda step: -1)))([1.0], [1.0])
 
 
 def test_rho_is_not_relative():
-    with pytest.raises(TypeError, match="rho is a number, a scalar array or a schedule"):
+    with pytest.raises(TypeError, match="rho must be a number, a scalar array or a schedule"):
         gs.bloop(lam=0.1, rho=gs.relative(0.3))

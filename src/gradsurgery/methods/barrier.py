@@ -39,7 +39,7 @@ class barrier(Method):
 
     def __post_init__(self) -> None:
         if not callable(self.psi):
-            raise TypeError(f"psi is a function of (main, aux), but got {self.psi!r}")
+            raise TypeError(f"psi must be a function of (main, aux); got {self.psi!r}")
 
     def __repr__(self) -> str:
         return f"barrier(psi={getattr(self.psi, '__name__', self.psi)})"
