@@ -21,13 +21,13 @@ def loss(model, inputs):
 @pytest.mark.parametrize(
     ("trainer_args", "sentence"),
     [
-        ({"aux_dataset": None}, "takes either aux_dataset or compute_aux_loss, but got neither"),
-        ({"compute_aux_loss": loss}, "takes either aux_dataset or compute_aux_loss, but got both"),
+        ({"aux_dataset": None}, "needs either aux_dataset or compute_aux_loss; got neither"),
+        ({"compute_aux_loss": loss}, "needs either aux_dataset or compute_aux_loss; got both"),
         (
             {"aux_dataset": None, "compute_aux_loss": loss, "aux_batch_size": 4},
-            "aux_batch_size is the batch size of aux_dataset, but there is no aux_dataset",
+            "aux_batch_size must come with aux_dataset; got it without",
         ),
-        ({"aux_batch_size": 0}, "aux_batch_size is at least 1, but got 0"),
+        ({"aux_batch_size": 0}, "aux_batch_size must be at least 1; got 0"),
     ],
 )
 def test_exactly_one_auxiliary_loss_is_required(tmp_path, trainer_args, sentence):
@@ -36,12 +36,12 @@ def test_exactly_one_auxiliary_loss_is_required(tmp_path, trainer_args, sentence
 
 
 def test_a_method_is_required(tmp_path):
-    with pytest.raises(TypeError, match=r"takes a method such as gradsurgery.bloop\(lam=0.1\), but got 'bloop'"):
+    with pytest.raises(TypeError, match=r"must be one such as gradsurgery.bloop\(lam=0.1\); got 'bloop'"):
         surgery_trainer(tmp_path, method="bloop")
 
 
 def test_a_method_for_two_auxiliary_losses_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"has one auxiliary loss, but bloop\(lam=\(0.1, 0.01\).* takes 2"):
+    with pytest.raises(ValueError, match=r"must take one auxiliary loss; got bloop\(lam=\(0.1, 0.01\).* takes 2"):
         surgery_trainer(tmp_path, method=gs.bloop(lam=(0.1, 0.01)))
 
 
@@ -52,12 +52,12 @@ def test_a_loss_function_takes_model_and_inputs(tmp_path, function):
 
 
 def test_compute_aux_loss_must_be_callable(tmp_path):
-    with pytest.raises(TypeError, match="compute_aux_loss is a function of model and inputs, but got 3"):
+    with pytest.raises(TypeError, match="compute_aux_loss must be a function of model and inputs; got 3"):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": None, "compute_aux_loss": 3})
 
 
 def test_an_empty_dataset_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="aux_dataset is empty"):
+    with pytest.raises(ValueError, match="aux_dataset must have at least one example; got none"):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": []})
 
 

@@ -16,7 +16,7 @@ class AuxLossFunction:
 
     def __init__(self, function: Callable[..., Tensor]) -> None:
         if not callable(function):
-            raise TypeError(f"compute_aux_loss is a function of model and inputs, but got {function!r}")
+            raise TypeError(f"compute_aux_loss must be a function of model and inputs; got {function!r}")
         signature = inspect.signature(function)
         self._function = function
         self.takes_outputs = "outputs" in signature.parameters

@@ -10,19 +10,19 @@ from gradsurgery.method import Method
 def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_batch_size: Any) -> None:
     """Raise unless the arguments specify a method and exactly one auxiliary loss."""
     if not isinstance(method, Method):
-        raise TypeError(f"SurgeryTrainer takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+        raise TypeError(f"the method must be one such as gradsurgery.bloop(lam=0.1); got {method!r}")
     if method.aux_count not in (None, 1):
-        raise ValueError(f"SurgeryTrainer has one auxiliary loss, but {method!r} takes {method.aux_count}")
+        raise ValueError(f"the method must take one auxiliary loss; got {method!r}, which takes {method.aux_count}")
     if (aux_dataset is None) == (compute_aux_loss is None):
         count = "neither" if aux_dataset is None else "both"
-        raise ValueError(f"SurgeryTrainer takes either aux_dataset or compute_aux_loss, but got {count}")
+        raise ValueError(f"SurgeryTrainer needs either aux_dataset or compute_aux_loss; got {count}")
     if aux_dataset is not None and hasattr(aux_dataset, "__len__") and len(aux_dataset) == 0:
-        raise ValueError("aux_dataset is empty")
+        raise ValueError("aux_dataset must have at least one example; got none")
     if aux_batch_size is not None:
         if aux_dataset is None:
-            raise ValueError("aux_batch_size is the batch size of aux_dataset, but there is no aux_dataset")
+            raise ValueError("aux_batch_size must come with aux_dataset; got it without")
         if aux_batch_size < 1:
-            raise ValueError(f"aux_batch_size is at least 1, but got {aux_batch_size!r}")
+            raise ValueError(f"aux_batch_size must be at least 1; got {aux_batch_size!r}")
 
 
 def check_setup(trainer: Trainer) -> None:
@@ -46,6 +46,6 @@ def check_setup(trainer: Trainer) -> None:
         )
     if "lomo" in optim or optim.endswith("_layerwise"):
         raise ValueError(
-            f"SurgeryTrainer needs the whole gradient of each loss, but optim={optim!r} updates parameters during the "
-            "backward pass: choose an optimizer that steps after it, such as adamw_torch"
+            f"optim must step after the backward pass, as adamw_torch does; got {optim!r}, which updates parameters "
+            "during it"
         )

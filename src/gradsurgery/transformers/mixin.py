@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+import torch._functorch.config
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
@@ -16,7 +18,6 @@ from gradsurgery.transformers.aux_batches import AuxBatches
 from gradsurgery.transformers.aux_loss import AuxLossFunction
 from gradsurgery.transformers.checkpoint import load_checkpoint, save_checkpoint
 from gradsurgery.transformers.checks import check_arguments, check_setup
-from gradsurgery.transformers.log_window import LogWindow
 from gradsurgery.transformers.random_stream import RandomStream
 
 _DATA_SEED, _FORWARD_SEED = 1_000_003, 2_000_003
@@ -48,7 +49,9 @@ class SurgeryMixin(_Base):
     """The number of items in the auxiliary micro-batches of this step."""
     _outputs: Any
     """The outputs of the last forward pass, if ``compute_aux_loss`` takes them."""
-    _window: LogWindow
+    _loss_sums: dict[str, Tensor]
+    """The losses since the last log, summed on the device."""
+    _loss_steps: int
 
     def __init__(
         self,
@@ -58,22 +61,25 @@ class SurgeryMixin(_Base):
         compute_aux_loss: Callable[..., Tensor] | None = None,
         aux_batch_size: int | None = None,
         aux_eval_dataset: Any = None,
+        average_dtype: torch.dtype | None = None,
         **kwargs: Any,
     ) -> None:
         check_arguments(method, aux_dataset, compute_aux_loss, aux_batch_size)
-        self.method = method
+        self.method, self.average_dtype = method, average_dtype
         self.aux_dataset, self.aux_eval_dataset, self.aux_batch_size = aux_dataset, aux_eval_dataset, aux_batch_size
         self.compute_aux_loss = None if compute_aux_loss is None else AuxLossFunction(compute_aux_loss)
         self._resume_from: str | None = None
         self._evaluating_aux = False
         super().__init__(*args, **kwargs)
         check_setup(self)
+        if self.args.torch_compile and self._shares_forward:
+            torch._functorch.config.donated_buffer = False  # the graph of one forward pass serves two backward passes
         self._forward_stream = RandomStream(self.args.seed + _FORWARD_SEED, self.args.device)
         self.add_callback(_StartSurgery(self))
 
     def create_surgery(self, model: nn.Module) -> gst.Surgery:
-        """The surgery on the wrapped model's parameters; override for ``compile=True``, ``measure=True`` or groups."""
-        return gst.Surgery(model.parameters(), self.method)
+        """The surgery on the wrapped model; override for ``compile=True``, ``measure=True`` or groups."""
+        return gst.Surgery(model, self.method, average_dtype=self.average_dtype)
 
     def get_aux_dataloader(self) -> DataLoader[Any]:
         """The auxiliary loader, made as ``get_train_dataloader`` makes the training loader."""
@@ -98,11 +104,11 @@ class SurgeryMixin(_Base):
         else:
             self.surgery.backward(main, aux)  # one graph is alive at a time, and DDP synchronises each
         self._outputs = None
-        self._window.add(losses)
+        for name, value in losses.items():
+            self._loss_sums[name] = self._loss_sums.get(name, 0) + value.float()
         if self.accelerator.sync_gradients:
             self.surgery.apply(scaler=self.accelerator.scaler)
-            diagnostics = self.surgery.diagnostics()
-            self._window.end_step({name: value for name, value in diagnostics.items() if "mean_" not in name})
+            self._loss_steps += 1
         return losses["main_loss"]
 
     def compute_loss(
@@ -197,8 +203,14 @@ class SurgeryMixin(_Base):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log; with ``loss``, add both losses and the surgery's diagnostics, averaged over the same steps."""
-        if "loss" in logs:
-            logs |= self._window.means(self.accelerator)
+        if "loss" in logs and self._loss_steps:
+            sums = self.accelerator.reduce(torch.stack(list(self._loss_sums.values())), reduction="mean")
+            logs |= dict(zip(self._loss_sums, (sums / self._loss_steps).tolist(), strict=True))
+            for name, value in self.surgery.diagnostics().items():
+                if "mean_" in name:
+                    logs[f"surgery/{name.replace('mean_', '')}"] = value.item()
+            self.surgery.reset_means()
+            self._loss_sums, self._loss_steps = {}, 0
         super().log(logs, start_time)
 
     def evaluation_loop(
@@ -251,7 +263,7 @@ class SurgeryMixin(_Base):
         self._aux_pending = []
         self._aux_items = None
         self._outputs = None
-        self._window = LogWindow()
+        self._loss_sums, self._loss_steps = {}, 0
         if self._resume_from is not None:
             load_checkpoint(self._resume_from, self.args, self.surgery, self._aux_batches, self._forward_stream)
             self._resume_from = None

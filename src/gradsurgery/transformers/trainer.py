@@ -28,5 +28,6 @@ class SurgeryTrainer(SurgeryMixin, Trainer):
             in all micro-batches of a step, and its values are summed instead: divide by that number.
         aux_batch_size: the batch size of ``aux_dataset`` on each device; by default ``per_device_train_batch_size``.
         aux_eval_dataset: ``evaluate`` reports the auxiliary loss on it as ``eval_aux_loss``.
+        average_dtype: ``torch.bfloat16`` halves the memory of the surgery's averages; by default float32.
         **kwargs: those of ``Trainer``.
     """
