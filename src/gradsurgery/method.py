@@ -56,9 +56,14 @@ class Method:
         return 0
 
     @property
+    def rho(self) -> Any:
+        """The share of the new gradient in the averages; None if the method keeps none."""
+        return None
+
+    @property
     def averages(self) -> int:
         """The number of moving averages that a front end keeps for this method."""
-        return 0 if getattr(self, "rho", None) is None else self.averaged
+        return 0 if self.rho is None else self.averaged
 
     def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, which is range-checked."""
@@ -90,11 +95,11 @@ class Method:
     def check_aux_count(self, count: int) -> None:
         """Raise unless this method takes ``count`` auxiliary gradients."""
         if count == 0:
-            raise ValueError(f"{self.name} needs the gradient of at least one auxiliary loss, but got none")
+            raise ValueError(f"{self.name} needs the gradient of at least one auxiliary loss; got none")
         if self.aux_count not in (None, count):
             lam_sets_count = type(self).aux_count is not Method.aux_count
             raise ValueError(
-                f"{self!r} takes {self.aux_count} auxiliary gradient{'s' * (self.aux_count != 1)}, but got {count}"
+                f"{self!r} takes {self.aux_count} auxiliary gradient{'s' * (self.aux_count != 1)}; got {count}"
                 + "; give lam one weight for each" * lam_sets_count
             )
 

@@ -111,7 +111,7 @@ def plan(
     last = names[aux_count]  # not main: its weight is the constant 1 in most methods
     sound = zero == 0
     rho = getattr(method, "rho", None)
-    keep, take, new_mass = (1.0, 0.0, mass) if rho is None else _average_weights(rho, mass)
+    keep, take, new_mass = (1.0, 0.0, mass) if rho is None else average_weights(rho, mass)
     return Plan(
         weights={**direction.weights, last: direction.weights.get(last, 0) + zero},
         sound=sound,
@@ -123,8 +123,8 @@ def plan(
     )
 
 
-def _average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """``keep``, ``take`` and the new mass.
+def average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """``keep``, ``take`` and the new mass of an average, from its mass before the step.
 
     rho may be close to 1, so 1 - rho is formed before a front end rounds it. It may be close to 0, where the rounding
     error of keep + take would add up over 1 / rho steps, so take is 1 - keep, which is exact there, not rho / mass'.

@@ -279,7 +279,7 @@ BAD_AUX = {
     "empty": ((), ValueError, "but it is empty"),
     "integers": ({"a": jnp.ones(2), "b": jnp.ones(3, int)}, TypeError, r"aux\['b'\] is of type int32"),
     "second": (({"a": jnp.ones(2), "b": jnp.ones(3)}, 1.0), ValueError, r"aux\[1\] has the tree structure"),
-    "too many": (({"a": jnp.ones(2), "b": jnp.ones(3)},) * 2, ValueError, "takes 1 auxiliary gradient, but got 2"),
+    "too many": (({"a": jnp.ones(2), "b": jnp.ones(3)},) * 2, ValueError, "takes 1 auxiliary gradient; got 2"),
 }
 
 

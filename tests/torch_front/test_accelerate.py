@@ -121,15 +121,15 @@ def test_a_forgotten_apply_is_refused():
 
 
 def test_bad_arguments_get_one_sentence():
-    with pytest.raises(TypeError, match=r"is an accelerate.Accelerator, but got 3"):
+    with pytest.raises(TypeError, match=r"must be an accelerate.Accelerator; got 3"):
         gst.Surgery(make_model().parameters(), METHOD, accelerator=3)
     _, model, _, surgery = make_accelerated(parts=1)
     surgery.backward(main_of(model, X[0]), aux_of(model, X[0]))
-    with pytest.raises(ValueError, match=r"call apply\(\) without scaler"):
+    with pytest.raises(ValueError, match=r"apply\(\) must be called without scaler"):
         surgery.apply(scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(RuntimeError, match="apply needs gradients"):  # they are dropped, as after any exception
         surgery.apply()
-    with pytest.raises(TypeError, match="a scalar tensor or a function that returns one, but got 3"):
+    with pytest.raises(TypeError, match="a scalar tensor or a function that returns one; got 3"):
         surgery.backward(3, 4)
 
 

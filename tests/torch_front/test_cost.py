@@ -205,7 +205,7 @@ def test_a_compiler_that_fails_is_named(compiler, sentence, monkeypatch):
 
 @pytest.mark.parametrize(("compiler", "sentence"), [
     ("no-such-compiler -O2", "there is no no-such-compiler: install one, or name it in CXX"),
-    ('g++ "', "the compiler in CXX, but cannot parse 'g\\+\\+ \"': No closing quotation"),
+    ('g++ "', "the compiler in CXX, 'g\\+\\+ \"': No closing quotation"),
 ])  # fmt: skip
 def test_a_missing_compiler_is_reported_at_construction(compiler, sentence, monkeypatch):
     monkeypatch.setenv("CXX", compiler)

@@ -1,4 +1,4 @@
-"""Means of diagnostics since the last call, and what ``explain`` says about them."""
+"""Means of diagnostics over a window, and what ``explain`` says about them."""
 
 import copy
 import math
@@ -10,7 +10,7 @@ from torch.nn import Parameter
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.torch import scalars
-from gradsurgery.torch.means import Means
+from gradsurgery.torch.diagnostics import Means
 
 MAIN = [1.0, 0.0]
 AGAINST, ALONG, ACROSS = [-3.0, 4.0], [3.0, 4.0], [0.0, 5.0]
@@ -33,19 +33,22 @@ def read_diagnostics(surgery):
 
 
 @pytest.mark.parametrize("on_accelerator", [False, True], ids=["cpu", "accelerator"])
-def test_means_are_over_the_steps_since_the_last_call(on_accelerator, monkeypatch):
+def test_means_are_over_the_steps_since_the_last_reset(on_accelerator, monkeypatch):
     if on_accelerator:
         monkeypatch.setattr(scalars, "is_async", lambda device: True)
     surgery, weight = make(measure=True)
     run(surgery, weight, ACROSS)  # fills the average
-    surgery.diagnostics()
+    surgery.reset_means()
     run(surgery, weight, AGAINST, ALONG, AGAINST, ACROSS)
     means = read_diagnostics(surgery)
+    assert read_diagnostics(surgery) == means  # a pure read
     expected = {"mean_conflict": 0.5, "mean_cos_main_aux": -0.15, "mean_removed": 0.45, "mean_sound": 1.0}
     assert {name: means[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert means["conflict"] == 0
+    surgery.reset_means()
     run(surgery, weight, AGAINST)
     assert read_diagnostics(surgery)["mean_conflict"] == 1
+    surgery.reset_means()
     assert not any(name.startswith("mean") for name in surgery.diagnostics())
 
 
@@ -53,13 +56,13 @@ def test_means_are_over_the_steps_since_the_last_call(on_accelerator, monkeypatc
 def test_means_keep_their_digits_in_long_runs(on_accelerator, monkeypatch):
     if on_accelerator:
         monkeypatch.setattr(scalars, "is_async", lambda device: True)
-    factory = scalars.Scalars(torch.device("cpu"), [torch.float32])
+    factory = scalars.Scalars()
     means, value, sound = Means(factory), factory.formula_scalar(0.3), factory.formula_scalar(1.0) > 0
     means.add({"cos": value * 2**24}, sound)  # as much as 2**24 steps
-    means.mark()
+    means.reset()
     for _ in range(100):
         means.add({"cos": value}, sound)
-    assert float(means.since_mark()["cos"]) == pytest.approx(0.3, rel=1e-6)
+    assert float(means.window()["cos"]) == pytest.approx(0.3, rel=1e-6)
     assert float(means.since_start()["cos"]) == pytest.approx(0.3 * (2**24 + 100) / 101, rel=1e-6)
 
 
@@ -80,6 +83,7 @@ def test_unsound_steps_are_not_counted(on_accelerator, monkeypatch):
     means = read_diagnostics(surgery)
     assert (means["sound"], means["mean_sound"], means["mean_conflict"]) == (0, 0.5, 0.5)
     assert means["mean_cos_main_aux"] == pytest.approx(0, abs=1e-6)
+    surgery.reset_means()
     run(surgery, weight, AGAINST, main=[torch.inf, 0.0])
     assert math.isnan(read_diagnostics(surgery)["mean_conflict"])  # there was no sound step
 
@@ -113,7 +117,7 @@ def test_explain_says_what_happened_and_what_to_do(method, steps, measure, sente
     surgery, weight = make(method, measure=measure)
     for step in steps:
         run(surgery, weight, step)
-        surgery.diagnostics()  # resets the means of the window, not those of explain
+        surgery.reset_means()  # not those of explain
     text = gst.explain(surgery)
     for sentence in sentences:
         assert sentence in text

@@ -28,7 +28,7 @@ def make_surgery(method, compiled, **options):
 
 def saved_numbers(surgery):
     state = surgery.state_dict()
-    return [state["mass"], *state["memory"], *(level[0] for level in state["averages"])]
+    return [*state["mass"].values(), *state["memory"], *(level[0] for level in state["averages"])]
 
 
 HUGE = {

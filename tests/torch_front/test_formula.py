@@ -4,7 +4,6 @@ import math
 import pickle
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import Parameter
@@ -12,11 +11,8 @@ from torch.nn import Parameter
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.method import Method
-from gradsurgery.torch.formula import Formula
-from gradsurgery.torch.scalars import Scalars
-from gradsurgery.torch.state import State
-
-SCALARS = Scalars(torch.device("cpu"), [torch.float64])
+from gradsurgery.torch import step as step_of_part
+from tests.torch_front.test_state import assert_equal_states
 
 
 def step(surgery, parameter, scale=1.0):
@@ -27,23 +23,39 @@ def step(surgery, parameter, scale=1.0):
     return parameter.grad.tolist()
 
 
-def finish(planned):
-    return planned.finish(planned.sound)
+class Corrupted:
+    """Passes with one inner product replaced."""
+
+    def __init__(self, passes, index, value):
+        self._passes, self._index, self._value = passes, index, value
+        self.combine = passes.combine
+
+    def products(self):
+        products = list(self._passes.products())
+        products[self._index] = self._value
+        return products
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_one_product_that_is_not_finite_makes_a_step_unsound(bad):
-    formula = Formula(gs.bloop(lam=0.1), 1, SCALARS, measure=False, squares=False)
-    state = State(formula.method, [torch.zeros(5)], SCALARS)
-    vectors = dict(zip(formula.names, np.random.default_rng(0).normal(size=(3, 5)), strict=True))
-    products = [float(vectors[a] @ vectors[b]) for a, b in formula.pairs]
-    assert finish(formula.plan(products, state)).averaging == (0, 1)
-    for index in range(len(products)):
-        changed = [*products[:index], bad, *products[index + 1 :]]
-        update = finish(formula.plan(changed, state))
-        assert update.averaging[1] == 0
-        assert update.mass == state.mass
-        assert all(map(math.isnan, update.weights))
+@pytest.mark.parametrize("index", range(3))
+def test_one_product_that_is_not_finite_makes_a_step_unsound(bad, index, monkeypatch):
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.1))
+    step(surgery, parameter)
+    before = surgery.state_dict()
+    make_passes = step_of_part.make_passes
+    monkeypatch.setattr(step_of_part, "make_passes", lambda *a, **k: Corrupted(make_passes(*a, **k), index, bad))
+    assert all(map(math.isnan, step(surgery, parameter)))
+    assert_equal_states(surgery.state_dict(), {**before, "steps": 2})
+
+
+def test_schedules_are_called_once_in_each_step():
+    calls = []
+    parameter = Parameter(torch.zeros(2))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=lambda step: calls.append(step) or 0.5))
+    for _ in range(3):
+        step(surgery, parameter)
+    assert calls == [0, 1, 2]
 
 
 @dataclass(frozen=True)
@@ -123,9 +135,10 @@ def test_a_method_of_another_kind_is_refused_in_one_sentence(first, second):
         step(surgery, parameter)
 
 
-def test_a_surgery_can_be_pickled_between_steps():
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_surgery_can_be_pickled_between_steps(measure):
     parameter = Parameter(torch.zeros(2))
-    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5))
+    surgery = gst.Surgery([parameter], gs.bloop(lam=0.5), measure=measure)
     step(surgery, parameter)
     copy = pickle.loads(pickle.dumps(surgery))
     assert copy.diagnostics() == surgery.diagnostics()
@@ -176,7 +189,7 @@ def test_schedules_may_return_tensors_that_require_gradients(compiled):
     surgery = gst.Surgery([parameter], gs.bloop(lam=lambda step: lam, rho=lambda step: rho), compile=compiled)
     for _ in range(2):
         assert step(surgery, parameter) == [1.0, 0.5]
-    assert surgery.state_dict()["mass"] == 0.4375
+    assert surgery.state_dict()["mass"] == {0: 0.4375}
 
 
 def test_a_formula_that_branches_on_inner_products_is_refused():

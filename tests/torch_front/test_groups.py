@@ -145,7 +145,7 @@ def test_a_group_may_be_added_during_training(own_method):
     surgery.apply()
     torch.testing.assert_close(model["aux_head"].weight.grad, expected)
     assert ("groups" in surgery.state_dict()) == own_method
-    with pytest.raises(ValueError, match="trained by one method, but 4 are in two groups"):
+    with pytest.raises(ValueError, match="in one group only; 4 are in two"):
         surgery.add_param_group({"params": heads_of(model)})
 
 
@@ -176,11 +176,10 @@ W, V = Parameter(torch.ones(3)), Parameter(torch.ones(3))
 @pytest.mark.parametrize(
     ("params", "error", "sentence"),
     [
-        ([{"params": [W], "lam": 0.1}], ValueError, "has the keys params and method, but got lam too: hyperparameters"),
-        (torch.optim.SGD([W]).param_groups, ValueError, "but got lr, .* too: .* learning rates in the optimiser"),
-        ([{"params": [W], "method": "bloop"}], TypeError, "a method such as .*, but got 'bloop'"),
-        ([{"params": [W], "method": gs.agem()}, W], ValueError, "by one method, but 1 are in two groups"),
-        ([{"params": Linear(2, 2)}], TypeError, r"but got a Linear: did you mean model.parameters\(\)"),
+        ([{"params": [W], "lam": 0.1}], ValueError, "must be params and method; got lam too: hyperparameters"),
+        (torch.optim.SGD([W]).param_groups, ValueError, "; got lr, .* too: .* learning rates in the optimiser"),
+        ([{"params": [W], "method": "bloop"}], TypeError, "must be one such as .*; got 'bloop'"),
+        ([{"params": [W], "method": gs.agem()}, W], ValueError, "in one group only; 1 are in two"),
     ],
 )
 def test_bad_groups_get_one_sentence(params, error, sentence):
@@ -191,19 +190,19 @@ def test_bad_groups_get_one_sentence(params, error, sentence):
 
 def test_a_state_with_other_groups_is_refused():
     plain, grouped = gst.Surgery([W, V], gs.agem()), gst.Surgery([{"params": W, "method": gs.agem()}, V], gs.agem())
-    with pytest.raises(ValueError, match="has 2 methods, but the state was saved with one"):
+    with pytest.raises(ValueError, match="must be one of 2 methods; got one of 1"):
         grouped.load_state_dict(plain.state_dict())
-    with pytest.raises(ValueError, match=r"has the keys method, .*, but got groups"):
+    with pytest.raises(ValueError, match=r"must have the keys method, .*; got groups"):
         plain.load_state_dict(grouped.state_dict())
 
 
 def test_a_method_that_no_group_uses_cannot_be_assigned():
     surgery = gst.Surgery([{"params": [Parameter(torch.ones(1))], "method": gs.mixed(lam=1.0)}], gs.mixed(lam=1.0))
-    with pytest.raises(ValueError, match=r"every group of this Surgery has a method of its own"):
+    with pytest.raises(ValueError, match=r"every group of this Surgery has a separate method"):
         surgery.method = gs.mixed(lam=3.0)
 
 
 def test_only_a_method_can_be_assigned():
     surgery = gst.Surgery([Parameter(torch.ones(1))], gs.mixed(lam=1.0))
-    with pytest.raises(TypeError, match=r"Surgery takes a method such as gradsurgery\.bloop\(lam=0\.1\), but got 0\.3"):
+    with pytest.raises(TypeError, match=r"must be one such as gradsurgery\.bloop\(lam=0\.1\); got 0\.3"):
         surgery.method = 0.3

@@ -16,6 +16,8 @@ from tests.torch_front.workers import (
     WORLD,
     batch,
     network,
+    replicated_with_compression,
+    replicated_with_powersgd,
     replicated_without_all_reduce,
     run_tasks,
     sharded,
@@ -23,11 +25,15 @@ from tests.torch_front.workers import (
     sharded_by_layer,
     sharded_over_two_meshes,
     sharded_with_unsynchronised_root,
+    sharded_without_root,
     step_with_plain_gradients,
     train,
     train_beside_ddp,
+    train_inside_join,
     train_on_gradients_of_equal_length,
+    train_with_tensor_parallelism,
     train_with_unequal_threads,
+    train_without_naming_the_model,
 )
 
 pytestmark = [
@@ -74,6 +80,22 @@ UNDER_DDP = {
     "two heads": {"heads": 2, "wrap": FINDS_UNUSED},
     "two heads, two aux": {"heads": 2, "losses": TWO_AUX, "wrap": FINDS_UNUSED, "optimizer": "adam"},
     "two heads, micro-batches": {"heads": 2, "wrap": FINDS_UNUSED, "micro_batches": 2},
+    "trunk": {"trunk_only": True},
+    "trunk, two aux, adam": {"trunk_only": True, "losses": TWO_AUX, "optimizer": "adam"},
+    "trunk, bucket views, micro-batches, no_sync": {
+        "trunk_only": True,
+        "wrap": BUCKETS,
+        "micro_batches": 2,
+        "unsynchronised": (0,),
+    },
+    "trunk, two heads": {"trunk_only": True, "heads": 2, "wrap": FINDS_UNUSED},
+    "trunk, parameters only, two heads": {
+        "trunk_only": True,
+        "heads": 2,
+        "losses": ("fit", "weights"),
+        "wrap": FINDS_UNUSED,
+    },
+    "a communication hook": {"wrap": replicated_with_compression},
     "two passes for one loss": {"losses": ("fit", "evenness")},
     "parameters only": {"losses": ("fit", "weights")},
     "parameters only, micro-batches, no_sync": {
@@ -150,6 +172,8 @@ UNDER_FSDP = {
     "micro-batches, forwards first": {"wrap": sharded, "order": "forwards first", "micro_batches": 2},
     "two heads": {"wrap": sharded_by_layer, "losses": TWO_AUX, "heads": 2},
     "two heads, one forward": {"wrap": sharded, "losses": TWO_AUX, "heads": 2, "order": "one forward"},
+    "trunk, by layer, two aux": {"wrap": sharded_by_layer, "losses": TWO_AUX, "trunk_only": True},
+    "trunk, whole, micro-batches": {"wrap": sharded, "trunk_only": True, "micro_batches": 2},
     "two passes for one loss": {"wrap": sharded_by_layer, "losses": ("fit", "evenness")},
     "parameters only, whole": {"wrap": sharded, "losses": ("fit", "weights")},
     "parameters only, by layer": {"wrap": sharded_by_layer, "losses": ("fit", "weights", "quartic")},
@@ -197,6 +221,15 @@ def under_ddp(tmp_path_factory):
     tasks = {
         **{name: partial(train, **{"wrap": ddp(), **case}) for name, case in (UNDER_DDP | WRONG_UNDER_DDP).items()},
         "independent processes": train_beside_ddp,
+        "powersgd": partial(train, wrap=replicated_with_powersgd),
+        "join": train_inside_join,
+        **{
+            f"unnamed model, {form}, {given}": partial(
+                train_without_naming_the_model, synchronised=form == "functions", as_module=given == "module"
+            )
+            for form in ("functions", "tensors")
+            for given in ("module", "parameters")
+        },
         "unequal threads": train_with_unequal_threads,
         "equal length": train_on_gradients_of_equal_length,
         **{
@@ -226,6 +259,7 @@ def under_fsdp(tmp_path_factory):
         **{name: partial(train, **case) for name, case in UNSYNCHRONISED_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in WRONG_UNDER_FSDP.items()},
         **{name: partial(train, **case) for name, case in UNDER_FSDP1.items()},
+        "without root": partial(train, wrap=sharded_without_root),
         **{
             f"plain gradients {position}": partial(step_with_plain_gradients, wrap=sharded_by_layer, position=position)
             for position in ("before", "after")
@@ -236,7 +270,7 @@ def under_fsdp(tmp_path_factory):
 
 def one_process(case):
     """The outcome of one process with all the data, for which the form of the losses makes no difference."""
-    return _one_process(**{name: case[name] for name in ("losses", "heads", "optimizer") if name in case})
+    return _one_process(**{name: case[name] for name in ("losses", "heads", "optimizer", "trunk_only") if name in case})
 
 
 _one_process = cache(partial(train, 0, 1))
@@ -328,7 +362,7 @@ def test_under_fsdp_unsynchronised_gradients_are_refused(under_fsdp, name):
 def test_fsdp1_is_refused(under_fsdp, name):
     for outcome in under_fsdp[name]:
         assert outcome.error is not None
-        assert outcome.error.startswith("ValueError: Surgery works under DistributedDataParallel and FSDP2, but ")
+        assert outcome.error.startswith("ValueError: Surgery works under DistributedDataParallel and FSDP2; got ")
         assert outcome.steps == 0
 
 
@@ -365,3 +399,41 @@ def test_the_gradients_of_a_plain_backward_are_kept(fixture, name, request):
     for outcome in request.getfixturevalue(fixture)[name]:
         assert outcome.error is None
         torch.testing.assert_close(outcome.parameters, expected_gradients(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("given", ["module", "parameters"])
+def test_under_ddp_a_model_that_is_not_named_is_asked_for(under_ddp, given):
+    for outcome in under_ddp[f"unnamed model, functions, {given}"]:
+        assert outcome.steps == 1
+        assert "2 processes are running" in outcome.error
+        assert "model=model" in outcome.error
+    for outcome in under_ddp[f"unnamed model, tensors, {given}"]:
+        assert outcome.error.startswith("RuntimeError: the gradients of ")
+        assert ADVICE in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("powersgd", "ValueError: DDP's communication hooks must be stateless"),
+        ("join", "RuntimeError: surgery.backward() must run outside DDP.join()"),
+    ],
+)
+def test_under_ddp_what_cannot_work_is_refused(under_ddp, name, sentence):
+    for outcome in under_ddp[name]:
+        assert outcome.error is not None
+        assert outcome.error.startswith(sentence)
+
+
+def test_under_fsdp_a_root_that_is_not_sharded_is_refused(under_fsdp):
+    for outcome in under_fsdp["without root"]:
+        assert outcome.error is not None
+        assert outcome.error.startswith(
+            "ValueError: fully_shard must cover all trainable parameters of the surgery; 2 "
+        )
+
+
+def test_under_fsdp_with_tensor_parallelism_four_processes_match_one(tmp_path):
+    for outcome in run_tasks({"strided": train_with_tensor_parallelism}, tmp_path, world=4)["strided"]:
+        assert outcome.error is None
+        torch.testing.assert_close(outcome.parameters, outcome.averages[0], rtol=1e-9, atol=1e-12)

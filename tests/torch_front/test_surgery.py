@@ -50,18 +50,6 @@ def test_parameters_that_no_loss_reaches_get_no_gradient():
         torch.testing.assert_close(aux_head.weight.grad, expected_aux)  # main counts as zero there
 
 
-def test_the_average_of_a_parameter_that_is_no_longer_reached_decays():
-    trunk, head = Parameter(torch.ones(2)), Parameter(torch.ones(2))
-    surgery = gst.Surgery([trunk, head], gs.bloop(lam=0.5, rho=0.5))
-    surgery.backward(trunk.sum() + head.sum(), trunk.sum())
-    surgery.apply()
-    trunk.grad = head.grad = None
-    surgery.backward(trunk.sum(), trunk.sum())
-    surgery.apply()
-    assert head.grad is None
-    torch.testing.assert_close(surgery.state_dict()["averages"][0][1], torch.full((2,), 1 / 3))
-
-
 def test_tied_parameters_and_groups_count_once():
     weight = Parameter(torch.tensor([2.0, 0.0]))
     groups = [{"params": [weight]}, {"params": weight}, {"params": (p for p in [weight])}]
@@ -166,17 +154,16 @@ def test_lam_may_be_a_tensor_that_changes(compiled):
 @pytest.mark.parametrize(
     ("params", "error", "sentence"),
     [
-        ([], ValueError, "at least one parameter, but it is empty"),
-        (W, TypeError, "an iterable of parameters such as model.parameters"),
-        ([1.0], TypeError, "params holds parameters, but got 1.0"),
-        ([W * 2], ValueError, "a parameter is a leaf tensor, but got one computed from others"),
-        (Linear(2, 2), TypeError, r"got a Linear: did you mean model.parameters\(\)\?"),
-        (torch.optim.SGD([W]), TypeError, r"got the optimiser SGD: did you mean model.parameters\(\)"),
-        (3, TypeError, "an iterable of parameters such as model.parameters"),
-        ([{"parameters": [W]}], ValueError, "parameters under 'params', but got the keys parameters"),
-        ([torch.ones(1), torch.ones(2)], ValueError, "must be trainable, but requires_grad is False for all 2"),
-        ([Parameter(torch.ones(2, dtype=torch.complex64))], ValueError, "float64, but got one of type torch.complex64"),
-        ([FLOAT8], ValueError, "float64, but got one of type torch.float8_e4m3fn"),
+        ([], ValueError, "at least one parameter; got none"),
+        (W, TypeError, "a module or an iterable of parameters; got one tensor"),
+        ([1.0], TypeError, "params must hold parameters; got 1.0"),
+        ([W * 2], ValueError, "must be a leaf tensor; got one computed from others"),
+        (torch.optim.SGD([W]), TypeError, "a module or parameters; got the optimiser SGD"),
+        (3, TypeError, "a module or an iterable of parameters; got 3"),
+        ([{"parameters": [W]}], ValueError, "parameters under 'params'; got the keys parameters"),
+        ([torch.ones(1), torch.ones(2)], ValueError, "must be trainable; got 2 without requires_grad"),
+        ([Parameter(torch.ones(2, dtype=torch.complex64))], ValueError, "float64; got one of type torch.complex64"),
+        ([FLOAT8], ValueError, "float64; got one of type torch.float8_e4m3fn"),
     ],
 )
 def test_bad_parameters_get_one_sentence(params, error, sentence):
@@ -186,14 +173,14 @@ def test_bad_parameters_get_one_sentence(params, error, sentence):
 
 
 def test_a_method_is_required():
-    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\), but got 'bloop'"):
+    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\); got 'bloop'"):
         gst.Surgery([W], "bloop")
 
 
 def test_the_number_of_losses_is_the_same_in_all_micro_batches():
     surgery = gst.Surgery([W], gs.mixed(lam=0.5))
     surgery.backward(W.sum(), W.sum())
-    with pytest.raises(ValueError, match="with 2 losses before, but got 3"):
+    with pytest.raises(ValueError, match="the same number of losses, 2; got 3"):
         surgery.backward(W.sum(), W.sum(), W.sum())
 
 

@@ -3,7 +3,7 @@
 A task is a function of the rank. ``run_tasks`` runs many tasks in one pair of processes, since processes start slowly.
 """
 
-import gc
+import copy
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
@@ -18,10 +18,12 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import gradsurgery as gs
@@ -47,16 +49,16 @@ class Outcome:
 # --- two processes
 
 
-def run_tasks(tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> dict[str, list[Outcome]]:
+def run_tasks(tasks: dict[str, Callable[[int], Outcome]], folder: Path, world: int = WORLD) -> dict[str, list[Outcome]]:
     """The outcomes of the tasks on each rank. If a process dies, all later tasks have its error."""
     fatal = None
     try:
-        torch.multiprocessing.spawn(_process, (tasks, folder), nprocs=WORLD)
+        torch.multiprocessing.spawn(_process, (tasks, folder, world), nprocs=world)
     except Exception as error:
         fatal = f"{type(error).__name__}: {error}"
     outcomes = {}
     for number, name in enumerate(tasks):
-        files = [folder / f"{number}.{rank}" for rank in range(WORLD)]
+        files = [folder / f"{number}.{rank}" for rank in range(world)]
         if not all(file.exists() for file in files) and not str(fatal).startswith("in the task"):
             fatal = f"in the task '{name}', {fatal}"
         outcomes[name] = [
@@ -65,14 +67,14 @@ def run_tasks(tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> dict[
     return outcomes
 
 
-def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path) -> None:
+def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path, world: int) -> None:
     warnings.simplefilter("error")
     # raised by torch for a loss of both shards and gathered parameters
     warnings.filterwarnings("ignore", "Found a non-scalar tensor with numel=1")
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
     torch.set_num_threads(1)
-    gc.freeze()  # find_parallel_setup() searches all live objects: skip those of torch itself
     store = f"file://{folder / 'store'}"
-    dist.init_process_group("gloo", store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store, rank=rank, world_size=world, timeout=timedelta(seconds=30))
     for number, task in enumerate(tasks.values()):
         torch.save(task(rank), folder / f"{number}.{rank}")
         dist.barrier()
@@ -135,6 +137,8 @@ def train(
     checkpoint: Path | None = None,
     attached: bool = False,
     compiled: bool = False,
+    trunk_only: bool = False,
+    average_dtype: torch.dtype | None = None,
 ) -> Outcome:
     """Train a small network with bloop.
 
@@ -153,12 +157,15 @@ def train(
         checkpoint: a folder; half way, everything is saved there, rebuilt and loaded.
         attached: whether the checkpoint holds the optimiser with the surgery attached, not the surgery alone.
         compiled: whether to pass ``compile=True``.
+        trunk_only: whether the heads are outside the surgery.
+        average_dtype: the type of the averages.
     """
-    model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
+    options = {"compile": compiled, "average_dtype": average_dtype}
+    model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, trunk_only, options)
     for step in range(steps):
         if checkpoint and step == steps // 2:
             dcp.save(whole_state(model, surgery, optimiser, attached), checkpoint_id=checkpoint)
-            model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, compiled)
+            model, wrapped, surgery, optimiser = make(wrap, heads, len(losses) - 1, optimizer, trunk_only, options)
             state = whole_state(model, surgery, optimiser, attached)
             dcp.load(state, checkpoint_id=checkpoint)
             model.load_state_dict(state["model"])
@@ -200,12 +207,18 @@ def network(heads: int = 1) -> Net:
 
 
 def make(
-    wrap: Callable[[nn.Module], nn.Module] | None, heads: int, aux_count: int, optimizer: str, compiled: bool
+    wrap: Callable[[nn.Module], nn.Module] | None,
+    heads: int,
+    aux_count: int,
+    optimizer: str,
+    trunk_only: bool,
+    options: dict[str, Any],
 ) -> tuple[nn.Module, nn.Module, gst.Surgery, torch.optim.Optimizer]:
     """The model, the wrapped model, and what trains it."""
     model = network(heads)
     wrapped = wrap(model) if wrap else model
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(0.5, 0.3)[:aux_count], rho=0.1), compile=compiled)
+    trained, method = model.body if trunk_only else model, gs.bloop(lam=(0.5, 0.3)[:aux_count], rho=0.1)
+    surgery = gst.Surgery(trained, method, model=wrapped, **options)
     optimisers = {
         "plain": partial(torch.optim.SGD, lr=0.05),
         "momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9),
@@ -310,11 +323,81 @@ def replicated_without_all_reduce(model: Net) -> nn.Module:
     return model
 
 
+def sharded_without_root(model: Net) -> nn.Module:
+    fully_shard(model.body[0])
+    fully_shard(model.body[2])
+    return model
+
+
+def replicated_with_powersgd(model: Net) -> nn.Module:
+    wrapped = DistributedDataParallel(model)
+    wrapped.register_comm_hook(powerSGD_hook.PowerSGDState(None), powerSGD_hook.powerSGD_hook)
+    return wrapped
+
+
+def replicated_with_compression(model: Net) -> nn.Module:
+    """A communication hook without state."""
+    wrapped = DistributedDataParallel(model)
+    wrapped.register_comm_hook(None, default_hooks.allreduce_hook)
+    return wrapped
+
+
 def sharded_by_fsdp1(model: Net, *, use_orig_params: bool) -> nn.Module:
     return FullyShardedDataParallel(model, use_orig_params=use_orig_params, device_id=torch.device("cpu"))
 
 
 # --- other tasks
+
+
+def train_inside_join(rank: int) -> Outcome:
+    wrapped = DistributedDataParallel(network())
+    surgery = gst.Surgery(wrapped, gs.bloop(lam=0.5, rho=0.1))
+    x, _ = batch(0, rank, WORLD)
+    with wrapped.join():
+        try:
+            surgery.backward(lambda: wrapped(x)[0].square().mean(), lambda: wrapped(x)[0].sin().mean())
+        except RuntimeError as error:
+            wrapped(x)[0].sum().backward()  # join expects a synchronised pass
+            return Outcome(error=f"RuntimeError: {error}")
+    return Outcome(steps=1)
+
+
+def train_without_naming_the_model(rank: int, *, synchronised: bool, as_module: bool) -> Outcome:
+    """The surgery is given what is inside a DDP module; the warning is the outcome's error if all else is right."""
+    model = network()
+    wrapped = DistributedDataParallel(model)
+    surgery = gst.Surgery(model if as_module else wrapped.parameters(), gs.bloop(lam=0.5, rho=0.1))
+    x, _ = batch(0, rank, WORLD)
+    main, aux = (lambda: wrapped(x)[0].square().mean()), (lambda: wrapped(x)[0].sin().mean())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        surgery.backward(*((main, aux) if synchronised else (main(), aux())))
+    try:
+        surgery.apply()
+    except RuntimeError as error:
+        return Outcome(error=f"RuntimeError: {error}")
+    return Outcome([parameter.grad for parameter in model.parameters()], error=str(caught[0].message), steps=1)
+
+
+def train_with_tensor_parallelism(rank: int) -> Outcome:
+    """FSDP2 over two processes and tensor parallelism over two: shards are strided."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    torch.manual_seed(0)
+    alone = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 8)).double()
+    model = copy.deepcopy(alone)
+    plan = {"0": ColwiseParallel(output_layouts=Replicate()), "2": ColwiseParallel(output_layouts=Replicate())}
+    parallelize_module(model, mesh["tensor"], plan)
+    fully_shard(model, mesh=mesh["data"])
+    directions = []
+    for net in (alone, model):
+        surgery = gst.Surgery(net.parameters(), gs.bloop(lam=0.5, rho=0.1), model=net)
+        for step in range(3):
+            x, _ = batch(step, 0, 1)
+            net.zero_grad()
+            surgery.backward(lambda: net(x).square().mean(), lambda: net(x).sin().mean())  # noqa: B023
+            surgery.apply()
+        directions.append([full(parameter.grad) for parameter in net.parameters()])
+    return Outcome(directions[1], [directions[0]], steps=3)
 
 
 def train_beside_ddp(rank: int) -> Outcome:
@@ -331,7 +414,7 @@ def train_with_unequal_threads(rank: int) -> Outcome:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 1))
     wrapped = DistributedDataParallel(model)
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=0.1))
+    surgery = gst.Surgery(wrapped, gs.bloop(lam=0.5, rho=0.1))
     try:
         for step in range(3):
             x = torch.randn(16, 300, generator=torch.Generator().manual_seed(WORLD * step + rank))
@@ -350,7 +433,7 @@ def train_on_gradients_of_equal_length(rank: int) -> Outcome:
     model = nn.Embedding(4, 3)
     wrapped = DistributedDataParallel(model)
     output = wrapped(torch.tensor([rank, 2]))
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=0.1))
+    surgery = gst.Surgery(wrapped, gs.bloop(lam=0.5, rho=0.1))
     surgery.backward(output.square().sum(), output.sum())
     try:
         surgery.apply()
@@ -366,7 +449,7 @@ def step_with_plain_gradients(rank: int, wrap: Callable[[nn.Module], nn.Module],
     """
     model = network()
     wrapped = wrap(model)
-    surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.5, rho=0.1))
+    surgery = gst.Surgery(wrapped, gs.bloop(lam=0.5, rho=0.1))
     x, y = batch(0, rank, WORLD)
 
     def loss(name: str) -> Tensor:

@@ -4,7 +4,7 @@
     >>> import gradsurgery as gs, gradsurgery.torch as gst
     >>> model = torch.nn.Linear(3, 1)
     >>> optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    >>> surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.1, rho=0.01))
+    >>> surgery = gst.Surgery(model, gs.bloop(lam=0.1, rho=0.01))
     >>> x = torch.randn(16, 3)
     >>> for _ in range(3):
     ...     main_loss, aux_loss = model(x).square().mean(), model.weight.square().sum()
@@ -18,8 +18,13 @@ one graph is alive at a time. Use this form with DistributedDataParallel.
 ``surgery.attach(optimizer)`` saves and loads the surgery's state with the optimiser's. ``explain(surgery)`` summarises
 the conflict between the losses and advises on the method.
 
-A step runs through the files of this package in order: ``gradients`` (gather), then for the ``part`` of each method
-``blocks`` (lay out), ``passes`` (inner products), ``formula`` (plan), ``passes`` (combine), ``state``.
+The way of a step through the files of this package:
+
+    backward   gather     an ordinary backward pass for each loss, its gradients put aside
+    apply      layout     the vectors of the parameters that take part, in blocks
+               step       inner products (passes), the method's plan for them (formula), direction and averages (passes)
+               state      new masses and scalars
+               gather     the direction is added to .grad
 """
 
 try:
@@ -29,7 +34,7 @@ except ModuleNotFoundError as error:
         'gradsurgery.torch needs torch: pip install "gradsurgery[torch]"', name=error.name
     ) from error
 
-from gradsurgery.torch.explain import explain
+from gradsurgery.torch.diagnostics import explain
 from gradsurgery.torch.surgery import Surgery
 
 __all__ = ["Surgery", "explain"]

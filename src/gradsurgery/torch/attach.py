@@ -7,6 +7,7 @@ optimiser do the same with the surgery's.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,10 +16,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from gradsurgery.torch.gradients import Gatherer
-from gradsurgery.torch.part import Part
+from gradsurgery.torch.gather import Gatherer
+from gradsurgery.torch.scalars import compute_dtype
+from gradsurgery.torch.step import Part
 
 PREFIX = "surgery."
+
+Entries = dict[int, dict[str, Tensor]]
+"""The surgery's share of an optimiser's state, by the id of the parameter."""
 
 
 def unwrap_optimizer(optimizer: Any) -> Optimizer:
@@ -27,59 +32,118 @@ def unwrap_optimizer(optimizer: Any) -> Optimizer:
     while isinstance(getattr(inner, "optimizer", None), Optimizer):
         inner = inner.optimizer
     if not isinstance(inner, Optimizer):
-        raise TypeError(f"attach takes an optimiser of torch.optim, but got {optimizer!r}")
+        raise TypeError(f"attach needs an optimiser of torch.optim; got {optimizer!r}")
     return inner
 
 
-_attached: WeakKeyDictionary[Optimizer, list[tuple[Sequence[Part], list[RemovableHandle]]]] = WeakKeyDictionary()
-"""The parts of the surgeries attached to an optimiser, and their hooks. A copy of an optimiser has no hooks."""
+_registered: "WeakKeyDictionary[Optimizer, list[tuple[Attachment, list[RemovableHandle]]]]" = WeakKeyDictionary()
+"""The surgeries attached to an optimiser, and their hooks. A copy of an optimiser has no hooks."""
 
 
-def attach(optimizer: Optimizer, parts: Sequence[Part], gatherer: Gatherer) -> None:
-    """Register the hooks, once. A surgery that was attached with any of these parameters is detached.
+class Attachment:
+    """A surgery attached to an optimiser.
 
     Args:
         optimizer: the optimiser, unwrapped.
         parts: the parts of the surgery, a live list.
         gatherer: holds the gradients that were gathered but not applied.
     """
-    surgeries = _attached.setdefault(optimizer, [])
-    if any(other is parts for other, _ in surgeries):
-        return
-    for other, handles in list(surgeries):
-        if _parameter_ids(other) & _parameter_ids(parts):
+
+    def __init__(self, optimizer: Optimizer, parts: Sequence[Part], gatherer: Gatherer) -> None:
+        self.optimizer, self._parts, self._gatherer = optimizer, parts, gatherer
+        self.loaded = False
+        """Whether a state was loaded since the last step."""
+        self._saves: int = 0
+
+    def register(self) -> None:
+        """Register the hooks, and load what an earlier ``optimizer.load_state_dict`` has left in the optimiser.
+
+        A surgery that was attached with any of these parameters is detached.
+        """
+        optimizer, attached = self.optimizer, _registered.setdefault(self.optimizer, [])
+        for other in list(attached):
+            if _parameter_ids(other[0]._parts) & _parameter_ids(self._parts):
+                attached.remove(other)
+                for handle in other[1]:
+                    handle.remove()
+        handles = [
+            optimizer.register_step_pre_hook(self._check_step),
+            optimizer.register_state_dict_post_hook(self._save),
+            optimizer.register_load_state_dict_pre_hook(self._load),
+        ]
+        try:
+            self._check_saves()
+            self.adopt()
+        except BaseException:
             for handle in handles:
                 handle.remove()
-            surgeries.remove((other, handles))
+            raise
+        attached.append((self, handles))
 
-    def check_step(*_: Any) -> None:
-        if gatherer.gradients:
+    def adopt(self) -> None:
+        """Move the surgery's entries out of the optimiser's state: they are there after loading without the hooks."""
+        found: Entries = {}
+        for parameter in _parameters(self.optimizer):
+            state = self.optimizer.state.get(parameter, {})
+            if entry := {name: value for name, value in state.items() if str(name).startswith(PREFIX)}:
+                found[id(parameter)] = entry
+        for parameter in _parameters(self.optimizer) if found else ():
+            if id(parameter) in found and compute_dtype(parameter.dtype) != parameter.dtype:
+                raise ValueError(
+                    f"attach must come before optimizer.load_state_dict for parameters in {parameter.dtype}, in which "
+                    "the optimiser stores what it loads: attach, then load again"
+                )
+        found = {key: entry for key, entry in found.items() if key in _parameter_ids(self._parts)}
+        if found:
+            self._load_entries(found, set(map(id, _parameters(self.optimizer))))
+        for parameter in _parameters(self.optimizer):
+            for name in found.get(id(parameter), ()):
+                del self.optimizer.state[parameter][name]
+
+    def _check_saves(self) -> None:
+        """Raise if the optimiser saves its state without running hooks."""
+        if type(self.optimizer).state_dict is Optimizer.state_dict:
+            return
+        saves = self._saves
+        with suppress(RuntimeError):  # of ZeroRedundancyOptimizer, whose state is spread over the processes
+            self.optimizer.state_dict()
+        if self._saves == saves:
+            raise TypeError(
+                f"attach needs an optimiser whose state_dict() runs hooks; got {type(self.optimizer).__name__}: save "
+                "and load surgery.state_dict() beside it"
+            )
+
+    def _check_step(self, *_: Any) -> None:
+        if self._gatherer.gradients:
             raise RuntimeError(
                 "optimizer.step() was called with gradients that the surgery has gathered but not applied: call "
                 "surgery.apply() before optimizer.step()"
             )
 
-    def save(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
-        if gatherer.gradients:
+    def _save(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
+        self._saves += 1
+        if self._gatherer.gradients:
             warnings.warn(
                 "optimizer.state_dict() does not contain the gradients that the surgery has gathered but not applied: "
                 "call it after surgery.apply()",
                 stacklevel=5,
             )
-        entries = {key: entry for part in parts for key, entry in _split_by_parameter(part).items()}
+        entries = {key: entry for part in self._parts for key, entry in _split_by_parameter(part).items()}
         # the inner dictionaries are the optimiser's own: replace them, do not write to them
         state = dict(saved["state"])
         for parameter, index in zip(_parameters(optimizer), _parameter_keys(saved["param_groups"]), strict=True):
-            if id(parameter) in entries:
+            # an optimiser without the surgery takes a parameter that has any entries for one that it has stepped
+            if id(parameter) in entries and (index in saved["state"] or not saved["state"]):
                 state[index] = {**state.get(index, {}), **entries[id(parameter)]}
         return {**saved, "state": state}
 
-    def load(optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:
+    def _load(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:
         if _group_sizes(optimizer.param_groups) != _group_sizes(saved["param_groups"]):
             return None  # the optimiser raises
         ids_by_key = dict(zip(_parameter_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
-        surgery_ids = _parameter_ids(parts)
-        entries, state = {}, {}
+        surgery_ids = _parameter_ids(self._parts)
+        entries: Entries = {}
+        state = {}
         for key, entry in saved["state"].items():
             surgery_entry, optimizer_entry = {}, entry
             if ids_by_key.get(key) in surgery_ids:  # another surgery may be attached for the other parameters
@@ -89,30 +153,42 @@ def attach(optimizer: Optimizer, parts: Sequence[Part], gatherer: Gatherer) -> N
                 entries[ids_by_key[key]] = surgery_entry
             if optimizer_entry or not surgery_entry:
                 state[key] = optimizer_entry
-        optimizer_ids = set(ids_by_key.values())
+        self._load_entries(entries, set(ids_by_key.values()))
+        return {**saved, "state": state}
+
+    def _load_entries(self, entries: Entries, optimizer_ids: set[int]) -> None:
         states = []
-        for part in parts:
+        for part in self._parts:
             if any(id(parameter) in entries for parameter in part.parameters):
                 states.append((part, _join_entries(part, optimizer_ids, entries)))
             elif any(id(parameter) in optimizer_ids for parameter in part.parameters):
                 warnings.warn(
                     "the state that is loaded into the optimiser has no entries of the attached surgery, so it was "
                     "saved without attach: the averages of the surgery stay as they are",
-                    stacklevel=5,
+                    stacklevel=6,
                 )
         for part, part_state in states:  # check all before loading any
-            part.check(part_state)
+            part.state.check(part_state)
         for part, part_state in states:
             part.load(part_state)
-        gatherer.clear()
-        return {**saved, "state": state}
+        self.loaded = True
+        self._gatherer.clear()
 
-    handles = [
-        optimizer.register_step_pre_hook(check_step),
-        optimizer.register_state_dict_post_hook(save),
-        optimizer.register_load_state_dict_pre_hook(load),
-    ]
-    surgeries.append((parts, handles))
+
+def check_loaded(attachments: Sequence[Attachment]) -> None:
+    """Before a step: adopt states that were loaded without hooks, and warn if not all optimisers were loaded."""
+    for attachment in attachments:
+        if type(attachment.optimizer).load_state_dict is not Optimizer.load_state_dict:
+            attachment.adopt()
+    loaded = [attachment.loaded for attachment in attachments]
+    if any(loaded) and not all(loaded):
+        warnings.warn(
+            f"the surgery is attached to {len(loaded)} optimisers, and a state was loaded into {sum(loaded)}: load all "
+            "of them, as the others keep their averages",
+            stacklevel=4,
+        )
+    for attachment in attachments:
+        attachment.loaded = False
 
 
 def _parameter_ids(parts: Sequence[Part]) -> set[int]:
@@ -132,20 +208,22 @@ def _group_sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(group["params"]) for group in param_groups]
 
 
-def _split_by_parameter(part: Part) -> dict[int, dict[str, Tensor]]:
+def _split_by_parameter(part: Part) -> Entries:
     """The state by the id of the parameter; scalars are repeated, as optimisers repeat their step count."""
-    saved = part.snapshot()
+    saved = part.state.snapshot()
     prefix = f"{PREFIX}{saved['method']}."
-    scalars = {f"{prefix}steps": torch.tensor(saved["steps"]), f"{prefix}mass": saved["mass"]}
+    scalars = {f"{prefix}steps": torch.tensor(saved["steps"])}
     if saved["memory"]:
         scalars[f"{prefix}memory"] = torch.stack(saved["memory"])
     entries = {}
     for index, parameter in enumerate(part.parameters):
-        averages = {
+        own = {
             f"{prefix}average{number}": level[index] for number, level in enumerate(saved["averages"]) if index in level
         }
-        if averages or parameter.requires_grad:
-            entries[id(parameter)] = {**averages, **{name: value.clone() for name, value in scalars.items()}}
+        if index in saved["mass"]:
+            own[f"{prefix}mass"] = saved["mass"][index]
+        if own or parameter.requires_grad:
+            entries[id(parameter)] = {**own, **{name: value.clone() for name, value in scalars.items()}}
     return entries
 
 
@@ -157,31 +235,30 @@ def _join_entries(part: Part, optimizer_ids: set[int], entries: Mapping[int, Map
         optimizer_ids: the ids of the optimiser's parameters.
         entries: the surgery's share of the saved state, by the id of the parameter.
     """
-    entries_by_index = {index: entries[id(p)] for index, p in enumerate(part.parameters) if id(p) in entries}
-    fields: dict[str, Tensor] = {}
-    methods = set()
-    for entry in entries_by_index.values():
-        for name, value in entry.items():
+    saved = part.state.snapshot()
+    elsewhere = {index for index, parameter in enumerate(part.parameters) if id(parameter) not in optimizer_ids}
+    mass = {index: value for index, value in saved["mass"].items() if index in elsewhere}
+    averages = [{index: value for index, value in level.items() if index in elsewhere} for level in saved["averages"]]
+    scalars: dict[str, Tensor] = {}
+    methods, levels = set(), 0
+    for index, parameter in enumerate(part.parameters):
+        for name, value in entries.get(id(parameter), {}).items():
             method, field = name.removeprefix(PREFIX).rsplit(".", 1)
             methods.add(method)
-            fields[field] = value
-    saved = part.snapshot()
-    averages = [
-        {index: average for index, average in level.items() if id(part.parameters[index]) not in optimizer_ids}
-        for level in saved["averages"]
-    ]
-    count = len([field for field in fields if field.startswith("average")])
-    averages += [{} for _ in range(count - len(averages))]
-    for index, entry in entries_by_index.items():
-        for name, value in entry.items():
-            field = name.rsplit(".", 1)[1]
-            if field.startswith("average"):
-                averages[int(field.removeprefix("average"))][index] = value
+            if field == "mass":
+                mass[index] = value
+            elif field.startswith("average"):
+                level = int(field.removeprefix("average"))
+                levels = max(levels, level + 1)
+                averages += [{} for _ in range(levels - len(averages))]
+                averages[level][index] = value
+            else:
+                scalars[field] = value
     return {
         "method": " and ".join(sorted(methods)),
         "shapes": saved["shapes"],
-        "steps": int(fields["steps"]),
-        "mass": fields["mass"],
-        "memory": list(fields["memory"].unbind()) if "memory" in fields else [],
-        "averages": averages[:count],
+        "steps": int(scalars["steps"]),
+        "mass": mass,
+        "memory": list(scalars["memory"].unbind()) if "memory" in scalars else [],
+        "averages": averages[:levels],
     }

@@ -44,7 +44,8 @@ def shards_of(tensor: Tensor) -> Shards | None:
     """Where the other shards of a tensor are; None if this process holds all of it."""
     if not is_dtensor(tensor):
         return None
-    dimensions = tuple(index for index, placement in enumerate(tensor.placements) if placement.is_shard())
+    # not is_shard(), which is False for the strided shards of FSDP2 with tensor parallelism
+    dimensions = tuple(index for index, placement in enumerate(tensor.placements) if not placement.is_replicate())
     return (tensor.device_mesh, dimensions) if dimensions else None
 
 

@@ -37,27 +37,31 @@ def to_compute_dtype(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 class Scalars:
-    """Makes the scalars that formulas run on.
+    """Makes the scalars that formulas run on."""
 
-    Args:
-        device: where formulas run.
-        dtypes: the types of the parameters.
-    """
+    def __init__(self) -> None:
+        self._followed: list[tuple[torch.device, torch.dtype]] = []
+        self._set(torch.device("cpu"), {torch.float32})
 
-    def __init__(self, device: torch.device, dtypes: Iterable[torch.dtype]) -> None:
+    def follow(self, gradients: Iterable[tuple[torch.device, torch.dtype]]) -> None:
+        """Compute where the gradients of this step are, and in their types: a model may be moved or converted.
+
+        Args:
+            gradients: the devices and types of the gradients. Formulas run on the first device.
+        """
+        followed = list(gradients)
+        if followed and followed != self._followed:
+            self._followed = followed
+            self._set(followed[0][0], {compute_dtype(dtype) for _, dtype in followed})
+
+    def _set(self, device: torch.device, compute_dtypes: set[torch.dtype]) -> None:
         self.device = device
-        self._compute_dtypes: set[torch.dtype] = set()
-        self.include(dtypes)
         self.is_async = is_async(torch.empty(0, device=device))
         """Whether reading a scalar blocks on the device."""
-
-    def include(self, dtypes: Iterable[torch.dtype]) -> None:
-        """Take parameters of these types into account."""
-        self._compute_dtypes |= {compute_dtype(dtype) for dtype in dtypes}
-        self.dtype = torch.float64 if torch.float64 in self._compute_dtypes else torch.float32
+        self.dtype = torch.float64 if torch.float64 in compute_dtypes else torch.float32
         """The widest type that is computed in."""
         self._numpy_type = np.float64 if self.dtype == torch.float64 else np.float32
-        self._narrowest = torch.float32 if torch.float32 in self._compute_dtypes else torch.float64
+        self._narrowest = torch.float32 if torch.float32 in compute_dtypes else torch.float64
         self._narrowest_code = "f" if self._narrowest == torch.float32 else "d"
 
     def formula_scalar(self, value: Scalar) -> Scalar:

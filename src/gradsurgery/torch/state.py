@@ -1,9 +1,10 @@
-"""The state that a method carries from step to step: averages and a few scalars."""
+"""The state that a method carries from step to step: averages, each with its mass, and a few scalars."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,18 +21,21 @@ class State:
 
     Args:
         method: the method.
-        parameters: all parameters, frozen ones too; averages are numbered by their positions in this list.
+        parameters: all parameters, frozen ones too, a live list; averages are numbered by their positions in it.
         scalars: makes the scalars.
+        average_dtype: the type of the averages; None for that of the gradients, but at least float32.
     """
 
-    def __init__(self, method: Method, parameters: list[Tensor], scalars: Scalars) -> None:
+    def __init__(
+        self, method: Method, parameters: list[Tensor], scalars: Scalars, average_dtype: torch.dtype | None
+    ) -> None:
         self._method, self.parameters, self._scalars = method, parameters, scalars
+        self._average_dtype = average_dtype
         self._averages: list[dict[int, Tensor]] = [{} for _ in range(method.averages)]
+        self._masses: dict[int, Scalar] = {}
         self.steps = 0
         """Steps so far, including unsound ones."""
-        self.mass: Scalar = scalars.formula_scalar(0.0)
-        """The moving average of the number 1, which corrects averages for their start at zero."""
-        self.memory: tuple[Scalar, ...] = (self.mass,) * len(method.memory)
+        self.memory: tuple[Scalar, ...] = (0.0,) * len(method.memory)
         """The method's own scalars."""
 
     def check_method(self, method: Method) -> None:
@@ -42,20 +46,29 @@ class State:
                 f"this Surgery holds the state of {before!r}; to train with {method!r}, make a new Surgery"
             )
 
-    def has_averages(self, index: int) -> bool:
-        """Whether the parameter at this position has averages."""
-        return any(index in level for level in self._averages)
+    def mass(self, index: int) -> Scalar:
+        """The moving average of the number 1 over the steps that this parameter took part in.
+
+        It corrects the averages for their start at zero. Parameters with the same history share one object.
+        """
+        return self._masses.get(index, 0.0)
 
     def averages(self, index: int, like: Tensor) -> list[Tensor]:
         """The averages of one parameter, with the memory layout of its gradient; to be updated in place."""
         for level in self._averages:
-            level[index] = _match_layout(level.get(index), like)
+            level[index] = self._match_layout(level.get(index), like)
         return [level[index] for level in self._averages]
 
-    def advance(self, mass: Scalar, memory: tuple[Scalar, ...]) -> None:
-        """End a step; the averages have been updated in place."""
+    def advance(self, masses: Mapping[int, Scalar], memory: tuple[Scalar, ...]) -> None:
+        """End a step; the averages have been updated in place.
+
+        Args:
+            masses: the new masses of the parameters that took part.
+            memory: the method's own scalars.
+        """
         self.steps += 1
-        self.mass = mass
+        if self._averages:
+            self._masses |= masses
         # rounded as in a snapshot, so that a resumed run is equal bit for bit
         self.memory = tuple(map(self._scalars.formula_scalar, memory))
 
@@ -65,20 +78,16 @@ class State:
         Frozen parameters have no averages. A trainable one that has none yet gets zeros, because
         ``torch.distributed.checkpoint`` loads into the tensors that it finds.
         """
+        stored = [i for i, parameter in enumerate(self.parameters) if i in self._masses or parameter.requires_grad]
+        tensor = self._tensor
         return {
             "method": self._method.name,
             "shapes": [list(parameter.shape) for parameter in self.parameters],
             "steps": self.steps,
-            "mass": self._scalars.tensor(self.mass).clone(),
-            "memory": [self._scalars.tensor(value).clone() for value in self.memory],
+            "mass": {index: tensor(self.mass(index)) for index in stored} if self._averages else {},
+            "memory": [tensor(value) for value in self.memory],
             "averages": [
-                {
-                    index: level[index].clone()
-                    if index in level
-                    else torch.zeros_like(parameter, dtype=compute_dtype(parameter.dtype), requires_grad=False)
-                    for index, parameter in enumerate(self.parameters)
-                    if index in level or parameter.requires_grad
-                }
+                {index: level[index].clone() if index in level else self._zeros(index) for index in stored}
                 for level in self._averages
             ],
         }
@@ -88,92 +97,111 @@ class State:
         self.check(saved)
         self._averages = [
             {
-                index: average.to(self.parameters[index].device, compute_dtype(self.parameters[index].dtype), copy=True)
+                index: average.to(self.parameters[index].device, self._dtype(self.parameters[index]), copy=True)
                 for index, average in level.items()
             }
             for level in saved["averages"]
         ]
+        distinct: dict[float, Scalar] = {}
+        self._masses = {index: distinct.setdefault(float(mass), _copy(mass)) for index, mass in saved["mass"].items()}
         self.steps = int(saved["steps"])
-        self.mass = self._scalars.formula_scalar(_copy(saved["mass"]))
-        self.memory = tuple(self._scalars.formula_scalar(_copy(value)) for value in saved["memory"])
+        self.memory = tuple(map(_copy, saved["memory"]))
 
     def check(self, saved: Any) -> None:
         """Raise unless this is a state of this method for these parameters."""
         if not isinstance(saved, Mapping) or set(saved) != set(KEYS):
             got = ", ".join(map(str, saved)) or "none" if isinstance(saved, Mapping) else repr(saved)
-            raise ValueError(f"the state of a Surgery has the keys {', '.join(KEYS)}, but got {got}")
+            raise ValueError(f"the state of a Surgery must have the keys {', '.join(KEYS)}; got {got}")
         method = self._method
         if saved["method"] != method.name:
-            raise ValueError(
-                f"the state was saved with the method {saved['method']}, but this Surgery's method is {method.name}"
-            )
+            raise ValueError(f"the state must be one of the method {method.name}; got one of {saved['method']}")
         steps = saved["steps"]
         if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
-            raise ValueError(f"steps is an integer of at least 0, but the state has {steps!r}")
-        if not 0 <= _number("mass", saved["mass"]) <= 1:
-            raise ValueError(f"mass is a number from 0 to 1, but the state has {float(saved['mass'])}")
+            raise ValueError(f"steps must be an integer of at least 0; got {steps!r}")
         for name, count in (("memory", len(method.memory)), ("averages", method.averages)):
             if not isinstance(saved[name], list | tuple) or len(saved[name]) != count:
                 raise ValueError(
-                    f"{name} is a list of length {count} for {method!r}, but the state has {_describe(saved[name])}"
+                    f"{name} must be a list of length {count} for {method!r}; got {_describe(saved[name])}"
                 )
         for value in saved["memory"]:
             _number("memory", value)
         self._check_shapes(saved["shapes"])
+        self._check_by_position("mass", saved["mass"], self._check_mass)
         for level in saved["averages"]:
-            if not isinstance(level, Mapping):
-                raise ValueError(
-                    f"averages are keyed by the position of the parameter, but the state has {_describe(level)}"
-                )
-            for index, average in level.items():
-                self._check_average(index, average)
+            self._check_by_position("averages", level, self._check_average)
+            if level.keys() != saved["mass"].keys():
+                raise ValueError("each average must have a mass; got averages and masses of different parameters")
 
     def _check_shapes(self, shapes: Any) -> None:
         count = len(self.parameters)
         if not isinstance(shapes, list | tuple) or len(shapes) != count:
-            saved_count = len(shapes) if isinstance(shapes, list | tuple) else _describe(shapes)
-            raise ValueError(f"the state is for {saved_count} parameters, but this Surgery has {count}")
+            got = len(shapes) if isinstance(shapes, list | tuple) else _describe(shapes)
+            raise ValueError(f"the state must be for {count} parameters; got one for {got}")
         for index, (shape, parameter) in enumerate(zip(shapes, self.parameters, strict=True)):
             if list(shape) != list(parameter.shape):
                 raise ValueError(
-                    f"parameter {index} has shape {tuple(shape)} in the state, but {tuple(parameter.shape)} here"
+                    f"parameter {index} must have shape {tuple(parameter.shape)} in the state; got {tuple(shape)}"
                 )
 
-    def _check_average(self, index: Any, average: Any) -> None:
-        if index not in range(len(self.parameters)):
-            raise ValueError(
-                f"the state has an average of parameter {index}, but the last parameter is {len(self.parameters) - 1}"
-            )
+    def _check_by_position(self, name: str, values: Any, check: Callable[[int, Any], None]) -> None:
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{name} must be keyed by the position of the parameter; got {_describe(values)}")
+        for index, value in values.items():
+            if index not in range(len(self.parameters)):
+                raise ValueError(
+                    f"positions in {name} must be below {len(self.parameters)}, the number of parameters; got {index}"
+                )
+            check(index, value)
+
+    def _check_mass(self, index: int, mass: Any) -> None:
+        if not 0 <= _number("mass", mass) <= 1:
+            raise ValueError(f"mass must be a number from 0 to 1; got {float(mass)} for parameter {index}")
+
+    def _check_average(self, index: int, average: Any) -> None:
         parameter = self.parameters[index]
         if not isinstance(average, Tensor) or not average.is_floating_point():
             kind = average.dtype if isinstance(average, Tensor) else _describe(average)
-            raise ValueError(f"an average is a tensor of real numbers, but that of parameter {index} is {kind}")
+            raise ValueError(f"an average must be a tensor of real numbers; got {kind} for parameter {index}")
         if average.shape != parameter.shape:
             raise ValueError(
-                f"parameter {index} has shape {tuple(average.shape)} in the state, but {tuple(parameter.shape)} here"
+                f"the average of parameter {index} must have shape {tuple(parameter.shape)}; got {tuple(average.shape)}"
             )
         if is_dtensor(parameter) != is_dtensor(average):
             kinds = ["a plain tensor", "a DTensor"]
             raise ValueError(
-                f"the average of parameter {index} is {kinds[is_dtensor(average)]} in the state, but the parameter is "
-                f"{kinds[is_dtensor(parameter)]}: save and load with torch.distributed.checkpoint"
+                f"the average of parameter {index} must be {kinds[is_dtensor(parameter)]}, as the parameter is; got "
+                f"{kinds[is_dtensor(average)]}: save and load with torch.distributed.checkpoint"
             )
 
+    def _tensor(self, value: Scalar) -> Tensor:
+        """A new tensor with a scalar, in its own type if it has one."""
+        if isinstance(value, Tensor):
+            return value.detach().clone()
+        dtype = None if isinstance(value, np.generic) else self._scalars.dtype
+        return torch.tensor(value, dtype=dtype, device=self._scalars.device)
 
-def _match_layout(average: Tensor | None, like: Tensor) -> Tensor:
-    """The average with a gradient's strides, type and device: itself if it has them, else a copy; zeros if None."""
-    dtype = compute_dtype(like.dtype)
-    if average is None:
-        return torch.zeros_like(like, dtype=dtype)
-    shard, gradient = local(average), local(like)
-    if shard.shape != gradient.shape:
-        raise ValueError(
-            f"got a gradient of shape {tuple(gradient.shape)} for a parameter whose average has shape "
-            f"{tuple(shard.shape)}: after resizing a parameter, make a new Surgery"
-        )
-    if shard.stride() == gradient.stride() and shard.dtype == dtype and shard.device == gradient.device:
-        return average
-    return torch.zeros_like(like, dtype=dtype).copy_(average)
+    def _dtype(self, like: Tensor) -> torch.dtype:
+        """The type of the average of a gradient or parameter."""
+        return self._average_dtype or compute_dtype(like.dtype)
+
+    def _zeros(self, index: int) -> Tensor:
+        parameter = self.parameters[index]
+        return torch.zeros_like(parameter, dtype=self._dtype(parameter), requires_grad=False)
+
+    def _match_layout(self, average: Tensor | None, like: Tensor) -> Tensor:
+        """The average with a gradient's strides and device: itself if it has them, else a copy; zeros if None."""
+        dtype = self._dtype(like)
+        if average is None:
+            return torch.zeros_like(like, dtype=dtype)
+        shard, gradient = local(average), local(like)
+        if shard.shape != gradient.shape:
+            raise ValueError(
+                f"a gradient must have the shape of its average, {tuple(shard.shape)}; got {tuple(gradient.shape)}: "
+                "after resizing a parameter, make a new Surgery"
+            )
+        if shard.stride() == gradient.stride() and shard.dtype == dtype and shard.device == gradient.device:
+            return average
+        return torch.zeros_like(like, dtype=dtype).copy_(average)
 
 
 def _copy(value: Any) -> Any:
@@ -185,9 +213,9 @@ def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"{name} holds numbers, but the state has {_describe(value)}") from None
+        raise ValueError(f"{name} must hold numbers; got {_describe(value)}") from None
     if not abs(number) < float("inf"):
-        raise ValueError(f"{name} holds finite numbers, but the state has {number}")
+        raise ValueError(f"{name} must hold finite numbers; got {number}")
     return number
 
 

@@ -1,67 +1,69 @@
 """``Surgery``: gathers the gradient of each loss and adds one direction to ``.grad``."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
 
+import torch
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
 from gradsurgery.method import Method
-from gradsurgery.torch.accelerator import AcceleratorAdapter
-from gradsurgery.torch.attach import attach, unwrap_optimizer
+from gradsurgery.plan import basis
+from gradsurgery.torch.accelerate import AcceleratorAdapter
+from gradsurgery.torch.attach import Attachment, check_loaded, unwrap_optimizer
+from gradsurgery.torch.distributed import Setup, find_setup
 from gradsurgery.torch.dtensor import full
-from gradsurgery.torch.gradients import Gatherer, Gradients, Loss
-from gradsurgery.torch.parallel import ParallelSetup, find_parallel_setup
-from gradsurgery.torch.parameters import (
-    SUPPORTED,
-    ParameterGroup,
-    check_disjoint,
-    check_method,
-    collect_groups,
-    read_group,
-)
-from gradsurgery.torch.part import Part
+from gradsurgery.torch.gather import Gatherer
+from gradsurgery.torch.losses import Gradients, Loss, check_scaler, read_gradients
+from gradsurgery.torch.parameters import ParameterGroup, check_disjoint, check_method, collect_groups, read_group
 from gradsurgery.torch.passes import check_compile
 from gradsurgery.torch.scalars import Scalars
+from gradsurgery.torch.step import Part
 
 
 class Surgery:
     """Trains parameters on a main loss and auxiliary losses by one of the methods of ``gradsurgery``.
 
-        surgery = Surgery(model.parameters(), gs.bloop(lam=0.1, rho=0.01))
+        surgery = Surgery(model, gs.bloop(lam=0.1, rho=0.01))
         for batch in loader:
             surgery.backward(main_loss, aux_loss)     # instead of loss.backward(); call again to accumulate
             surgery.apply()                           # adds the direction to .grad
             optimizer.step()
             optimizer.zero_grad()
 
+    Backward passes are ordinary ones. The parameters of the surgery get the direction of the method; every other
+    trainable tensor that a loss reaches gets the plain sum of the losses' gradients, as ``(main + aux).backward()``
+    would give it. So a network with a head for each loss takes surgery on its trunk: ``Surgery(model.trunk, method)``
+    leaves each head to its loss. Nothing is written to ``.grad`` before ``apply``.
+
     It holds one average, in float32 or wider, for each level above the last, and between ``backward`` and ``apply`` one
     gradient for each loss. Nothing waits for the device. In an unsound step (an inner product or a weight is not
     finite) the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips the step. After an
     exception the gathered gradients are dropped, and the next step starts afresh.
 
-    Each group of parameters may have its own method, with separate inner products and averages:
+    Inner products run over the parameters that take part in a step: trainable, and reached by a loss. A parameter that
+    joins later, rests or is frozen keeps its average, which is corrected for the steps that it took part in.
 
-        Surgery([{"params": trunk, "method": gs.bloop(lam=0.1)}, {"params": heads}], gs.mixed(lam=1.0))
+    Each group of parameters may have a separate method, with separate inner products and averages:
 
-    If main and aux have separate heads, prefer surgery on the trunk alone. Only one loss reaches each head, so nothing
-    conflicts there, but the direction of the auxiliary head would be lam times its gradient: under SGD, a small lam
-    slows its learning (Adam undoes the factor), and it then sends worse gradients to the trunk. The plain sum with
-    lam = 1 trains each head at the full learning rate.
+        Surgery([{"params": model.trunk, "method": gs.bloop(lam=0.1)}, {"params": model.heads}], gs.mixed(lam=1.0))
 
     Args:
-        params: parameters or groups of them, as for an optimiser, taken after the model was wrapped by DDP or FSDP2.
-            Frozen parameters are skipped, and may be unfrozen later.
-            A group is a dictionary with ``params`` and optionally ``method``. Groups without a method and single
-            parameters are trained together by the method below.
+        params: a module, or parameters or groups of them as for an optimiser. Frozen parameters are skipped, and may be
+            unfrozen later. A group is a dictionary with ``params`` and optionally ``method``. Groups without a method
+            and single parameters are trained together by the method below.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
-        compile: whether to run the two passes over memory in C++, for parameters on the CPU. The kernel is built in the
-            first step, in a second or two, by the compiler named in ``CXX`` or by ``c++``. Raises on an accelerator,
-            where the gain over PyTorch's own operations has not been measured.
+        model: the module that holds the parameters, wrapped as it is trained, if ``params`` is not that module. By it
+            DistributedDataParallel and FSDP2 are recognised where several processes train.
+        compile: whether to run the two passes over memory as fused kernels: C++ on the CPU, built in the first step by
+            the compiler named in ``CXX`` or by ``c++``; Triton on CUDA and ROCm.
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
+        average_dtype: ``torch.bfloat16`` halves the memory of the averages, which are then rounded stochastically; by
+            default float32, or float64 for parameters in float64.
         accelerator: an ``accelerate.Accelerator``. With it, ``backward`` divides the losses by its
             ``gradient_accumulation_steps`` and scales them, as ``accelerator.backward`` does, and ``apply`` does
             nothing before the last micro-batch: call both for each one, inside ``accelerator.accumulate(model)``.
@@ -69,34 +71,55 @@ class Surgery:
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Module | Iterable[Any],
         method: Method,
         *,
+        model: Module | None = None,
         compile: bool = False,  # noqa: A002
         measure: bool = False,
+        average_dtype: torch.dtype | None = None,
         accelerator: Any = None,
     ) -> None:
         check_method(method)
+        if model is not None and not isinstance(model, Module):
+            raise TypeError(f"model must be a module; got {model!r}")
+        if average_dtype not in (None, torch.bfloat16):
+            raise ValueError(f"average_dtype must be torch.bfloat16 or None; got {average_dtype!r}")
+        self._model = model
+        self._holder = params if model is None and isinstance(params, Module) else model
         self._accelerator = None if accelerator is None else AcceleratorAdapter(accelerator)
         groups = collect_groups(params)
-        self._compile, self._measure, self._method = compile, measure, method
+        self._options: dict[str, Any] = {"compile": compile, "measure": measure, "average_dtype": average_dtype}
+        self._method = method
         self._parameters: list[Tensor] = []
+        self._names = {} if self._holder is None else {id(p): name for name, p in self._holder.named_parameters()}
         self._parts: list[Part] = []
         self._shared: Part | None = None
-        first = next(parameter for group in groups for parameter in group.parameters if parameter.requires_grad)
-        self._scalars = Scalars(first.device, [])
+        self._scalars = Scalars()
         for group in groups:
             self._add(group)
-        self._gatherer = Gatherer(self._parameters)
-        self._setup: ParallelSetup | None = None
-        self._attached: list[Optimizer] = []
+        self._gatherer = Gatherer(self._parameters, self._names)
+        self._setup: Setup | None = None
+        self._attachments: list[Attachment] = []
         self._gradient_states: list[Any] = []  # of Accelerate's optimisers
 
     def __repr__(self) -> str:
         trainable = self._trainable()
-        count, elements = len(trainable), sum(parameter.numel() for parameter in trainable)
+        count, lazy = len(trainable), sum(map(is_lazy, trainable))
+        elements = sum(parameter.numel() for parameter in trainable if not is_lazy(parameter))
         methods = ", ".join(repr(part.method) for part in self._parts)
-        return f"Surgery({methods}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements)"
+        uninitialised = f" and {lazy} uninitialised" if lazy else ""
+        return (
+            f"Surgery({methods}, {count} trainable parameter{'s' * (count != 1)}, {elements:,} elements{uninitialised})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_setup": None}  # process groups cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for attachment in self._attachments:  # a copied optimiser has no hooks
+            attachment.register()
 
     @property
     def method(self) -> Method:
@@ -108,8 +131,8 @@ class Surgery:
         check_method(method)
         if self._shared is None:
             raise ValueError(
-                "every group of this Surgery has a method of its own, which assigning surgery.method does not change: "
-                "make lam or rho of that method a schedule or a tensor"
+                "surgery.method must have a group to apply to; every group of this Surgery has a separate method: make "
+                "lam or rho of that method a schedule or a tensor"
             )
         self._method = self._shared.method = method
 
@@ -128,19 +151,19 @@ class Surgery:
         self._setup = None  # the new parameters may belong to another DDP or FSDP2 module
 
     def _add(self, group: ParameterGroup) -> None:
-        if self._compile:  # fail here rather than in the first step
-            for parameter in group.parameters:
-                if parameter.requires_grad:
-                    check_compile(parameter.device)
-        self._scalars.include(parameter.dtype for parameter in group.parameters if parameter.dtype in SUPPORTED)
+        if self._options["compile"]:  # fail here rather than in the first step
+            for device in {parameter.device for parameter in group.parameters if parameter.requires_grad}:
+                check_compile(device)
+        self._names.update(group.names)
         part = self._shared if group.method is None else None
         if part is None:
-            part = Part(group.method or self._method, self._scalars, compile=self._compile, measure=self._measure)
+            part = Part(group.method or self._method, self._scalars, **self._options)
             self._parts.append(part)
         if group.method is None:
             self._shared = part
         part.add(group.parameters, len(self._parameters))
         self._parameters += group.parameters
+        self._scalars.follow((parameter.device, parameter.dtype) for parameter in self._trainable())
 
     def _trainable(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters if parameter.requires_grad]
@@ -150,8 +173,8 @@ class Surgery:
 
         Pass losses from one forward pass as tensors. Losses passed as functions are called in turn: forward, backward,
         forward, backward, main first. So only one graph is alive at a time, and DistributedDataParallel synchronises
-        each gradient. Only the parameters of this surgery get gradients (under DDP, FSDP2 and reentrant activation
-        checkpointing, all parameters that a loss reaches). ``.grad`` stays as it is.
+        each gradient; two forward passes on one batch also update the statistics of BatchNorm twice. ``.grad`` stays as
+        it is.
 
         Args:
             main: the main loss: a scalar tensor, or a function that returns one.
@@ -161,19 +184,51 @@ class Surgery:
             The detached losses, main first.
         """
         try:
-            if self._setup is None:
-                self._setup = find_parallel_setup(self._parameters)
-            replicated = bool(self._setup.replicas)
-            formulas = [part.formula(len(aux), replicated=replicated) for part in self._parts]
-            names, losses = formulas[0].gradients, (main, *aux)
+            names, setup = self._start(len(aux))
+            setup.check_passes()
             if self._accelerator is None:
-                return self._gatherer.backward(names, losses, self._setup)
+                return self._gatherer.backward(names, (main, *aux), setup)
             values: list[Tensor] = []
-            self._gatherer.backward(names, [self._accelerator.wrap(loss, values) for loss in losses], self._setup)
+            losses = [self._accelerator.wrap(loss, values) for loss in (main, *aux)]
+            self._gatherer.backward(names, losses, setup)
             return tuple(map(full, values))
         except BaseException:
             self._gatherer.clear()
             raise
+
+    def gather(self, main: Any, *aux: Any) -> None:
+        """Gather gradients that you already have, instead of calling ``backward``; call again to accumulate.
+
+            surgery.gather(main_grads, aux_grads)       # lists in the order of the parameters, or dicts by name
+            surgery.apply()
+
+        For ``torch.func``, gradients collected in buffers, and loops that synchronise by hand. The gradients are
+        copied. Under data parallelism every process must give the same, synchronised gradients.
+
+        Args:
+            main: the gradients of the main loss: a list with one tensor, or None, for each parameter of the surgery, or
+                a dictionary from the names of parameters to tensors.
+            *aux: the gradients of the auxiliary losses, most important first.
+        """
+        try:
+            names, _ = self._start(len(aux))
+            gradients = [
+                read_gradients(name, given, self._parameters, self._names)
+                for name, given in zip(names, (main, *aux), strict=True)
+            ]
+            self._gatherer.add(gradients)
+        except BaseException:
+            self._gatherer.clear()
+            raise
+
+    def _start(self, aux_count: int) -> tuple[Sequence[str], Setup]:
+        """The names of the losses, and how processes share the parameters; raises unless every method fits."""
+        for part in self._parts:
+            part.check(aux_count)
+        check_loaded(self._attachments)
+        if self._setup is None:
+            self._setup = find_setup(self._parameters, self._holder, declared=self._model is not None)
+        return basis(self._parts[0].method, aux_count)[: 1 + aux_count], self._setup
 
     def apply(self, *, scaler: Any = None) -> None:
         """Combine the gathered gradients into a direction, add it to ``.grad``, and update the averages.
@@ -184,7 +239,8 @@ class Surgery:
 
         Args:
             scaler: the ``GradScaler`` that scaled the losses. Averages are kept unscaled; the direction stays scaled,
-                for ``scaler.unscale_`` and ``scaler.step``. Leave it out if the surgery has an ``accelerator``.
+                for ``scaler.unscale_`` and ``scaler.step``, which come afterwards. Without it, scaled losses fill the
+                averages with gradients of different scales. Leave it out if the surgery has an ``accelerator``.
         """
         accelerator = self._accelerator
         if accelerator is not None and scaler is None and not accelerator.sync_gradients:
@@ -192,13 +248,16 @@ class Surgery:
         try:
             if accelerator is not None:
                 if scaler is not None:
-                    raise ValueError("this Surgery uses the scaler of its accelerator: call apply() without scaler")
+                    raise ValueError("apply() must be called without scaler if the surgery has an accelerator")
                 scaler = accelerator.scaler
             elif any(not state.sync_gradients for state in self._gradient_states):
                 raise RuntimeError(
                     "apply() was called inside accelerator.accumulate before the last micro-batch: make the surgery "
                     "with Surgery(..., accelerator=accelerator)"
                 )
+            if torch.is_inference_mode_enabled():
+                raise RuntimeError("apply() must be called outside torch.inference_mode()")
+            check_scaler(scaler)
             self._step(scaler)
         finally:
             self._gatherer.clear()
@@ -207,10 +266,15 @@ class Surgery:
         gradients, scalars = self._gatherer.gradients, self._scalars
         if not gradients:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
+        layouts = [part.lay_out(gradients) for part in self._parts]
+        scalars.follow((device, dtype) for layout in layouts for _, device, dtype in layout.groups)
         scale = None if scaler is None else scalars.formula_scalar(scaler.scale(scalars.tensor(1.0)))
         replicas = self._setup.replicas if self._setup is not None else ()
-        steps = [part.plan(gradients, scale, replicas) for part in self._parts]
-        sound = reduce(and_, (step.plan.sound for step in steps))
+        steps = [
+            part.plan(layout, len(gradients) - 1, scale, replicas)
+            for part, layout in zip(self._parts, layouts, strict=True)
+        ]
+        sound = reduce(and_, (step.sound for step in steps))
         directions: Gradients = [None] * len(self._parameters)
         for part, step in zip(self._parts, steps, strict=True):
             part.finish(step, sound, directions)
@@ -219,7 +283,7 @@ class Surgery:
     def attach(self, *optimizers: Any) -> None:
         """Save and load the state of this surgery with the optimiser's, and guard ``optimizer.step()``.
 
-            surgery.attach(optimizer)                          # before loading a checkpoint
+            surgery.attach(optimizer)                          # before or after loading a checkpoint
             torch.save(optimizer.state_dict(), "optimizer.pt")
             optimizer.load_state_dict(torch.load("optimizer.pt", weights_only=True))
 
@@ -235,26 +299,28 @@ class Surgery:
                 parameters that was attached before, for example with another method, is detached.
         """
         inner = [unwrap_optimizer(optimizer) for optimizer in optimizers]
+        attached = [attachment.optimizer for attachment in self._attachments]
         optimized = {
             id(parameter)
-            for optimizer in (*self._attached, *inner)
+            for optimizer in (*attached, *inner)
             for group in optimizer.param_groups
             for parameter in group["params"]
         }
         missing = [parameter for parameter in self._trainable() if id(parameter) not in optimized]
         if missing:
             raise ValueError(
-                f"attach takes the optimisers of all trainable parameters, but {len(missing)} of "
+                f"attach needs the optimisers of all trainable parameters; {len(missing)} of "
                 f"{len(self._trainable())} are in none of them"
             )
         self._gradient_states += [o.gradient_state for o in optimizers if hasattr(o, "gradient_state")]
         for optimizer in inner:
-            attach(optimizer, self._parts, self._gatherer)
-            if optimizer not in self._attached:
-                self._attached.append(optimizer)
+            if optimizer not in attached:
+                attachment = Attachment(optimizer, self._parts, self._gatherer)
+                attachment.register()
+                self._attachments.append(attachment)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """Diagnostics of the last step, and means over the steps since the last call; nothing waits for the device.
+        """Diagnostics of the last step, and means since the last ``reset_means()``; nothing waits for the device.
 
         =================  =========  ===============================================================================
         name               range      meaning, and what to do about it
@@ -281,18 +347,22 @@ class Surgery:
         """
         values: dict[str, Tensor] = {}
         for index, part in enumerate(self._parts):
-            means = {f"mean_{name}": value for name, value in part.means.since_mark().items()}
-            part.means.mark()
+            means = {f"mean_{name}": value for name, value in part.means.window().items()}
             prefix = f"group{index}/" if len(self._parts) > 1 else ""
             for name, value in {**part.diagnostics(), **means}.items():
                 values[name if name in ("sound", "mean_sound") else prefix + name] = self._scalars.tensor(value)
         return values
 
+    def reset_means(self) -> None:
+        """Start a new window for the means in ``diagnostics``; those of ``gst.explain`` go on."""
+        for part in self._parts:
+            part.means.reset()
+
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of the state: averages, counts and scalars, as copies in plain containers.
 
         ``state["averages"][level][index]`` is the average of a parameter by its position in ``params``, for trainable
-        parameters and for those that were trained before. If groups have their own methods, ``state["groups"]`` is the
+        parameters and for those that were trained before. If groups have separate methods, ``state["groups"]`` is the
         list of their states.
         """
         if self._gatherer.gradients:
@@ -300,22 +370,19 @@ class Surgery:
                 "state_dict() does not contain the gradients that were gathered but not applied: call it after apply()",
                 stacklevel=2,
             )
-        states = [part.snapshot() for part in self._parts]
+        states = [part.state.snapshot() for part in self._parts]
         return states[0] if len(states) == 1 else {"groups": states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state, which is checked first, and drop gathered gradients; hyperparameters stay as they are."""
-        states = [state]
-        if len(self._parts) > 1:
-            if not isinstance(state, Mapping) or not isinstance(state.get("groups"), list | tuple):
-                raise ValueError(f"this Surgery has {len(self._parts)} methods, but the state was saved with one")
-            states = list(state["groups"])
-            if len(states) != len(self._parts):
-                raise ValueError(
-                    f"this Surgery has {len(self._parts)} methods, but the state was saved with {len(states)}"
-                )
+        states, count = [state], len(self._parts)
+        if count > 1:
+            groups = state.get("groups") if isinstance(state, Mapping) else None
+            states = list(groups) if isinstance(groups, list | tuple) else [state]
+            if len(states) != count:
+                raise ValueError(f"the state must be one of {count} methods; got one of {len(states)}")
         for part, saved in zip(self._parts, states, strict=True):
-            part.check(saved)
+            part.state.check(saved)
         for part, saved in zip(self._parts, states, strict=True):
             part.load(saved)
         self._gatherer.clear()

@@ -70,10 +70,10 @@ def compiler_command() -> list[str]:
     try:
         command = shlex.split(variable) or ["c++"]
     except ValueError as error:
-        raise RuntimeError(f"compile=True uses the compiler in CXX, but cannot parse {variable!r}: {error}") from None
+        raise RuntimeError(f"compile=True cannot parse the compiler in CXX, {variable!r}: {error}") from None
     if shutil.which(command[0]) is None:
         raise RuntimeError(
-            f"compile=True needs a C++ compiler, but there is no {command[0]}: install one, or name it in CXX"
+            f"compile=True needs a C++ compiler; there is no {command[0]}: install one, or name it in CXX"
         )
     return command
 

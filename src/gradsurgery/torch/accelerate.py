@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gradsurgery.torch.gradients import Loss
+from gradsurgery.torch.losses import Loss
 
 UNSUPPORTED = ("DEEPSPEED", "MEGATRON_LM", "FSDP")
 
@@ -21,10 +21,10 @@ class AcceleratorAdapter:
     def __init__(self, accelerator: Any) -> None:
         for name in ("gradient_accumulation_steps", "sync_gradients", "scaler"):
             if not hasattr(accelerator, name):
-                raise TypeError(f"accelerator is an accelerate.Accelerator, but got {accelerator!r}")
+                raise TypeError(f"accelerator must be an accelerate.Accelerator; got {accelerator!r}")
         kind = getattr(getattr(accelerator, "distributed_type", None), "name", "NO")
         if kind in UNSUPPORTED and not getattr(accelerator, "is_fsdp2", False):
-            raise ValueError(f"surgery works with Accelerate on one device, under DDP and under FSDP2, but got {kind}")
+            raise ValueError(f"Accelerate must run on one device, under DDP or under FSDP2; got {kind}")
         self._accelerator = accelerator
 
     @property
