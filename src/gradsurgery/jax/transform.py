@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
-from gradsurgery.jax.cpu_in_place import combine_and_update  # the plain version is in gradsurgery.jax.tree
-from gradsurgery.jax.tree import Tree, inner, scalar_type, zeros_like
+from gradsurgery.jax.tree import Tree, combine_and_update, inner, scalar_type, zeros_like
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan
 
