@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import optax
 
 from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
-from gradsurgery.jax.tree import Tree, combine_and_update, inner, scalar_type, zeros_like
+from gradsurgery.jax.tree import Tree, combine_and_update, inner_products, scalar_type, zeros_like
 from gradsurgery.method import Method
-from gradsurgery.plan import basis, plan
+from gradsurgery.plan import basis, plan, required_products
 
 
 class SurgeryState(NamedTuple):
@@ -92,10 +92,12 @@ def surgery(
         check_state(method, state.averages, state.memory, updates)
         names = basis(method, aux_count)
         trees = dict(zip(names, (*gradients, *state.averages), strict=True))
+        pairs = required_products(method, aux_count, measure=measure)
+        products = inner_products(trees, pairs, axis_names)
         step = plan(
             method.resolve(state.steps),
             names,
-            dot=lambda a, b: inner(trees[a], trees[b], axis_names),
+            dot=lambda a, b: products[a, b],
             mass=state.mass,
             memory=state.memory,
             measure=measure,
