@@ -33,8 +33,9 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def root(a: Scalar) -> Scalar:
-    """The square root, or 0 for a number that is negative by rounding error."""
-    return maximum(a, 0.0) ** 0.5
+    """The square root, or 0 for a number that is negative by rounding error. Its derivative at 0 counts as 0."""
+    # the root of 1 in place of 0, where the derivative is infinite: 0 times infinity is NaN
+    return (a > 0) * ((a > 0) * a + (a <= 0)) ** 0.5
 
 
 def tolerance(a: Scalar) -> float:

@@ -1,5 +1,7 @@
 """Inside ``shard_map``, where code sees one shard: inner products are summed over the axes in ``axis_name``."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,3 +82,17 @@ def test_without_replication_checks_every_leaf_counts_as_sharded():
 def test_without_axis_name_shard_map_refuses_a_state_that_differs_between_shards():
     with pytest.raises(ValueError, match="out_specs"):
         run(gs.bloop(lam=0.5, rho=0.1), None, draw(2, ["matrix", "rows"]), *ALL_SHARDED)
+
+
+def test_gradients_may_differ_between_shards_where_the_state_does_not():
+    mesh = jax.sharding.Mesh(jax.devices(), "x")
+    tx = gsj.surgery(gs.bloop(lam=0.5, rho=0.1))
+    replicated, sharded = PartitionSpec(), PartitionSpec("x")
+
+    @jax.jit
+    @partial(jax.shard_map, mesh=mesh, in_specs=(replicated, sharded, sharded), out_specs=sharded)
+    def update(state, main, aux):
+        return tx.update(main, state, aux=aux)[0]
+
+    main, aux = jax.random.normal(jax.random.key(0), (2, 4 * len(jax.devices())))
+    assert_allclose(update(tx.init(jnp.zeros(4)), main, aux), main + 0.5 * aux, rtol=1e-6)

@@ -63,16 +63,33 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
                 )
 
 
-def refuse_multi_steps() -> None:
-    """Raise inside ``optax.MultiSteps``: it averages main's gradients, but passes on only the last aux."""
+def refuse_wrappers() -> None:
+    """Raise inside a transformation of optax that does not handle ``aux``, found on the call stack."""
     frame: FrameType | None = sys._getframe()
     while frame:
-        if frame.f_code is optax.MultiSteps.update.__code__:
-            raise ValueError(
-                "optax.MultiSteps keeps the auxiliary gradients of the last micro-batch only, so surgery does not run "
-                "inside it: use gradsurgery.jax.accumulate(optimiser, every=...) instead"
-            )
+        sentence = _REFUSED.get(frame.f_code.co_qualname)
+        if sentence and frame.f_globals.get("__name__", "").startswith("optax."):
+            raise ValueError(sentence)
         frame = frame.f_back
+
+
+_NO_AUX = (
+    "{} does not pass aux on, so surgery does not run inside it: call direction, state = surgery.update(main_grads, "
+    "state, aux=aux_grads) first, and give {} the direction"
+)
+_REFUSED = {
+    "MultiSteps.update": (
+        "optax.MultiSteps keeps the auxiliary gradients of the last micro-batch only, so surgery does not run inside "
+        "it: use gradsurgery.jax.accumulate(optimiser, every=...) instead"
+    ),
+    "apply_if_finite.<locals>.update": (
+        "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does not run "
+        "inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
+    ),
+    "lookahead.<locals>.init_fn": _NO_AUX.format("optax.lookahead", "optax.lookahead"),
+    "sam.<locals>.init_fn": _NO_AUX.format("optax.contrib.sam", "optax.contrib.sam"),
+}
+"""Why surgery raises inside these functions of optax, by their qualified names."""
 
 
 def _check_alike(main: Tree, tree: Tree, name: str) -> None:

@@ -1,6 +1,6 @@
 """Arithmetic on pytrees: the two passes over memory of a step.
 
-The first pass computes inner products (``inner``). The second forms the direction and updates the averages
+The first pass computes inner products (``inner_products``). The second forms the direction and updates the averages
 (``combine_and_update``):
 
     direction = sum of weights[k] * vectors[k],   average <- keep * average + take * gradient
@@ -9,17 +9,21 @@ All arithmetic is in float32 at least, whatever the types of the leaves, and in 
 number counts as a pair of real ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from gradsurgery.scalar import Scalar
+from gradsurgery.vector import Pair
 
 Tree: TypeAlias = Any
 Trees: TypeAlias = tuple[Tree, ...]
 AxisNames: TypeAlias = tuple[str, ...]
+
+SMALL = 1 << 12
+"""Leaves with fewer elements are stacked for their inner products: copying them is cheaper than a loop for each."""
 
 
 def compute_dtype(leaf: jax.Array) -> Any:
@@ -37,17 +41,21 @@ def scalar_type(tree: Tree) -> Any:
     return jnp.result_type(jnp.float32, *(_real(leaf.dtype) for leaf in jax.tree.leaves(tree)))
 
 
-def inner(u: Tree, v: Tree, axis_names: AxisNames = ()) -> jax.Array:
-    """The inner product of two pytrees of the same structure.
+def inner_products(
+    trees: Mapping[str, Tree], pairs: Sequence[Pair], axis_names: AxisNames = ()
+) -> dict[Pair, jax.Array]:
+    """The inner products of these pairs of pytrees, which all have the same structure.
 
     Args:
-        u: a pytree.
-        v: another pytree.
+        trees: the pytrees, by name.
+        pairs: the names of the factors of each product.
         axis_names: mesh axes over which leaves are sharded, inside ``shard_map``.
     """
-    dtype = jnp.promote_types(scalar_type(u), scalar_type(v))
-    products = [_inner(x, y).astype(dtype) for x, y in zip(jax.tree.leaves(u), jax.tree.leaves(v), strict=True)]
-    return sum((_sum_over(axis_names, product) for product in products), jnp.zeros((), dtype))
+    dtype = jnp.result_type(*map(scalar_type, trees.values()))
+    blocks = _stack_small_leaves(trees)
+    table = [[_sum_over(axis_names, _inner(block[a], block[b])) for block in blocks] for a, b in pairs]
+    # one table, which XLA keeps: it would compile a plain sum over leaves into every scalar that depends on it
+    return dict(zip(pairs, jnp.sum(jnp.array(table, dtype), axis=1), strict=True))
 
 
 def combine_and_update(
@@ -99,6 +107,23 @@ def update_averages(averages: Trees, gradients: Trees, keep: jax.Array, take: ja
         return jnp.where(take > 0, _times(keep, old) + _times(take, new.astype(old.dtype)), old)
 
     return jax.tree.map(update, averages, gradients[: len(averages)])
+
+
+def _stack_small_leaves(trees: Mapping[str, Tree]) -> list[dict[str, jax.Array]]:
+    """The leaves of each tree, by its name. Small leaves of one type are stacked: one loop for all of them.
+
+    A type includes the sharding over explicit mesh axes, so nothing is resharded.
+    """
+    groups: dict[Any, list[tuple[jax.Array, ...]]] = {}
+    for index, leaves in enumerate(zip(*map(jax.tree.leaves, trees.values()), strict=True)):
+        kind = tuple(map(jax.typeof, leaves)) if leaves[0].size < SMALL else index
+        groups.setdefault(kind, []).append(leaves)
+    columns = [zip(*group, strict=True) for group in groups.values()]
+    return [dict(zip(trees, map(_stack, column), strict=True)) for column in columns]
+
+
+def _stack(leaves: tuple[jax.Array, ...]) -> jax.Array:
+    return jnp.stack(leaves) if len(leaves) > 1 else leaves[0]
 
 
 def _real(dtype: Any) -> Any:
