@@ -1,4 +1,4 @@
-"""Settings for the whole test run; those of JAX and OpenMP have to precede their first use."""
+"""Settings for the whole test run; those of JAX, OpenMP and Triton have to precede their first use."""
 
 import os
 from importlib.util import find_spec
@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests share the cores, and threads would wait for one another
+os.environ.setdefault("TRITON_INTERPRET", "1")  # runs Triton kernels on the CPU
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("project")

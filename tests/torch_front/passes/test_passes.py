@@ -1,9 +1,10 @@
-"""The eager passes and the C++ kernel do what ``Passes`` says."""
+"""The passes, eager, in C++ and in Triton, do what ``Passes`` says. Triton's kernels run in its interpreter."""
 
 import numpy as np
 import pytest
 import torch
 
+from gradsurgery.torch import scalars
 from gradsurgery.torch.passes import make_passes
 from tests.torch_front.passes.vectors import (
     SHAPES,
@@ -14,7 +15,31 @@ from tests.torch_front.passes.vectors import (
     make_blocks,
 )
 
-eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+
+@pytest.fixture(params=["eager", "eager on a device", "C++", "Triton"])
+def make(request, monkeypatch):
+    """Makes passes of each kind. For two of them the CPU stands in for an accelerator: their scalars are tensors."""
+    on_device = request.param in ("eager on a device", "Triton")
+    if on_device:
+        monkeypatch.setattr(scalars, "is_async", lambda tensor: True)
+
+    class Wrapped:
+        def __init__(self, blocks, pairs=((0, 0),)):
+            self._passes = make_passes(blocks, pairs, compile=request.param in ("C++", "Triton"))
+
+        def products(self):
+            products = self._passes.products()
+            assert all(isinstance(product, torch.Tensor) == on_device for product in products)
+            return [float(product) for product in products]
+
+        def combine(self, weights, averaging, step, *, scaled=False):
+            if on_device:  # the first weight stays a constant
+                weights = [weights[0], *map(torch.tensor, weights[1:])]
+                averaging = [tuple(map(torch.tensor, pair)) for pair in averaging]
+            self._passes.combine(weights, averaging, step, scaled=scaled)
+
+    return Wrapped
+
 
 PAIRS = ((0, 0), (1, 2), (0, 2), (2, 2))
 WEIGHTS = [1.0, 0.5, -0.25]
@@ -39,53 +64,48 @@ def assert_step(blocks, expected, tolerance=0.0):
             np.testing.assert_array_equal(in_memory_order(average), wanted)
 
 
-@eager_and_compiled
 @pytest.mark.parametrize(("dtype", "average_dtype", "tolerance"), TYPES.values(), ids=TYPES)
-def test_both_passes(dtype, average_dtype, tolerance, compiled):
+def test_both_passes(dtype, average_dtype, tolerance, make):
     blocks = make_blocks(Case(SHAPES, 2, 1, dtype, average_dtype))
-    passes = make_passes(blocks, PAIRS, compile=compiled)
+    passes = make(blocks, PAIRS)
     np.testing.assert_allclose(passes.products(), expected_products(blocks, PAIRS), rtol=1e-5)
     expected = list(expected_step(blocks, WEIGHTS, AVERAGING, step=5))
-    passes.combine(WEIGHTS, AVERAGING, 5, scaled=False)
+    passes.combine(WEIGHTS, AVERAGING, 5)
     assert_step(blocks, expected, tolerance)
 
 
-@eager_and_compiled
-def test_every_gradient_may_have_an_average(compiled):
+def test_every_gradient_may_have_an_average(make):
     blocks = make_blocks(Case(SHAPES, 2, 2, torch.float32, torch.bfloat16))
     weights = [0.5, -1.0, 0.25, 2.0]
     expected = list(expected_step(blocks, weights, AVERAGING, step=0))
-    make_passes(blocks, ((0, 1),), compile=compiled).combine(weights, AVERAGING, 0, scaled=False)
+    make(blocks).combine(weights, AVERAGING, 0)
     assert_step(blocks, expected)
 
 
-@eager_and_compiled
 @pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
-def test_averages_of_scaled_gradients(average_dtype, compiled):
+def test_averages_of_scaled_gradients(average_dtype, make):
     blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
     averaging = [(keep, take / 1024) for keep, take in AVERAGING]
     expected = list(expected_step(blocks, WEIGHTS, averaging, step=1))
-    make_passes(blocks, PAIRS, compile=compiled).combine(WEIGHTS, averaging, 1, scaled=True)
+    make(blocks, PAIRS).combine(WEIGHTS, averaging, 1, scaled=True)
     assert_step(blocks, expected)
 
 
-@eager_and_compiled
 @pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_averages_stay_where_nothing_is_taken(average_dtype, scaled, compiled):
+def test_averages_stay_where_nothing_is_taken(average_dtype, scaled, make):
     """Whatever the gradients are; only in the cohort that takes nothing."""
     blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
     before = [block.averages[0].clone() for block in blocks]
     for block in blocks:
         if block.cohort == 0:
             block.gradients[0].fill_(torch.nan)
-    make_passes(blocks, PAIRS, compile=compiled).combine(WEIGHTS, [(0.5, 0.0), (0.5, 0.5)], 0, scaled=scaled)
+    make(blocks, PAIRS).combine(WEIGHTS, [(0.5, 0.0), (0.5, 0.5)], 0, scaled=scaled)
     for block, old in zip(blocks, before, strict=True):
         assert torch.equal(block.averages[0], old) == (block.cohort == 0 or old.numel() == 0)
 
 
-@eager_and_compiled
-def test_rounding_differs_from_step_to_step_and_between_parameters(compiled):
+def test_rounding_differs_from_step_to_step_and_between_parameters(make):
     case = Case([(1000,), (1000,)], 2, 1, torch.float32, torch.bfloat16)
     results = []
     for step in (3, 3, 4):
@@ -94,7 +114,7 @@ def test_rounding_differs_from_step_to_step_and_between_parameters(compiled):
             block.gradients[0].fill_(1 + 2**-8)
             block.averages[0].fill_(1)
         blocks = [block._replace(cohort=0) for block in blocks]
-        make_passes(blocks, ((0, 0),), compile=compiled).combine(WEIGHTS, [(0.5, 0.5)], step, scaled=False)
+        make(blocks).combine(WEIGHTS, [(0.5, 0.5)], step)
         results.append(torch.stack([block.averages[0].float() for block in blocks]))
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])

@@ -10,19 +10,21 @@ from gradsurgery.torch.passes import Block
 
 Case = namedtuple("Case", "shapes gradients averages dtype average_dtype", defaults=[torch.float32, torch.float32])
 
-SHAPES = [(3, 2), (), (0, 3), (257, 131), (7,), (2, 6, 2, 2)]
-"""Empty, tiny, and one large enough not to be merged; all odd sizes."""
+SHAPES = [(3, 2), (), (0, 3), (257, 131), (7,), (2, 6, 2, 2), (64, 64)]
+"""Empty, tiny, odd, one large enough not to be merged, and one that fills a tile."""
 
 
 def make_blocks(case, seed=0):
-    """Blocks of alternating cohorts; those with four dimensions are channels-last.
+    """Blocks of alternating cohorts; those with four dimensions are channels-last, and those with one are not aligned.
 
-    All are multiples of 1/16, so that every order of operations gives the same numbers in float32.
+    All numbers are multiples of 1/16, so that every order of operations gives the same numbers in float32.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def vector(shape, dtype):
         tensor = torch.randn(shape, generator=generator).mul(16).round().div(16).to(dtype)
+        if len(shape) == 1:
+            return torch.cat([tensor[:1], tensor])[1:]
         return tensor.to(memory_format=torch.channels_last) if len(shape) == 4 else tensor
 
     return [
@@ -38,7 +40,7 @@ def make_blocks(case, seed=0):
 
 def in_memory_order(tensor):
     """The elements as they lie in memory, in float64."""
-    return torch.as_strided(tensor, (tensor.numel(),), (1,)).double().numpy().copy()
+    return torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset()).double().numpy().copy()
 
 
 def copies(blocks):

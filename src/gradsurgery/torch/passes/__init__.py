@@ -5,11 +5,13 @@ Both accumulate in float32 or wider. There are three implementations: ``eager`` 
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Protocol
 
 import torch
 
 from gradsurgery.scalar import Scalar
+from gradsurgery.torch import scalars
 from gradsurgery.torch.passes import native
 from gradsurgery.torch.passes.blocks import Block
 from gradsurgery.torch.passes.eager import Eager
@@ -53,11 +55,20 @@ def make_passes(blocks: Sequence[Block], pairs: Pairs, *, compile: bool) -> Pass
     """
     if not compile:
         return Eager(blocks, pairs)
-    return Native(blocks, pairs)
+    if not scalars.is_async(blocks[0].gradients[0]):
+        return Native(blocks, pairs)
+    from gradsurgery.torch.passes.triton import Triton  # not everyone has Triton
+
+    return Triton(blocks, pairs)
 
 
 def check_compile(device: torch.device) -> None:
     """Raise unless there are kernels for this device, and what they need is installed."""
-    if device.type != "cpu":
-        raise ValueError(f"compile=True needs parameters on a CPU; got one on {device}: leave compile out there")
-    native.compiler_command()
+    if device.type == "cpu":
+        native.compiler_command()
+    elif device.type != "cuda":  # which is ROCm's name, too
+        raise ValueError(
+            f"compile=True needs parameters on a CPU or on a CUDA or ROCm device; got one on {device}: omit compile"
+        )
+    elif find_spec("triton") is None:
+        raise RuntimeError("compile=True needs Triton on a GPU; got none: pip install triton")
