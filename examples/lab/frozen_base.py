@@ -50,7 +50,7 @@ def frozen_base(run):
     tuned = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10))
     start = [parameter.detach().clone() for parameter in tuned.parameters()]
     optimizer = torch.optim.SGD(tuned.parameters(), lr=run.settings["learning_rate"], momentum=0.9)
-    surgery = gst.Surgery(tuned.parameters(), run.method)
+    surgery = gst.Surgery(tuned, run.method)
 
     def main_loss(rows):
         return cross_entropy(tuned(base(x[rows])), y[rows])

@@ -44,7 +44,7 @@ loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32 // accelera
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02), accelerator=accelerator)
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02), accelerator=accelerator)
 surgery.attach(optimizer)
 
 for _ in range(15):

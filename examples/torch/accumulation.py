@@ -24,7 +24,7 @@ loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=32, shuffle=Tr
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02))
 micro_batches = 2
 
 

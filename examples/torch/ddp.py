@@ -42,7 +42,7 @@ loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # 64 over two proc
 
 model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02))
 
 for epoch in range(15):
     sampler.set_epoch(epoch)

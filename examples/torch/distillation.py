@@ -32,7 +32,7 @@ teacher.requires_grad_(False)
 
 student = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
 optimizer = torch.optim.SGD(student.parameters(), lr=0.2)
-surgery = gst.Surgery(student.parameters(), gs.bloop(lam=gs.relative(1.0), rho=0.05))
+surgery = gst.Surgery(student, gs.bloop(lam=gs.relative(1.0), rho=0.05))
 for _ in range(200):
     for rows in labelled[torch.randperm(len(labelled))].split(50):
         outputs, target = student(x[rows]), teacher(x[rows])

@@ -41,7 +41,7 @@ print(f"before: new {accuracy(turned):.3f}, old {accuracy(x):.3f}")
 
 with torch.no_grad():
     target = model(x[kept]).log_softmax(1)  # the base model's outputs
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=gs.relative(1.0), rho=0.05))
+surgery = gst.Surgery(model, gs.bloop(lam=gs.relative(1.0), rho=0.05))
 for _ in range(15):
     for rows in train[torch.randperm(len(train))].split(64):
         main = cross_entropy(model(turned[rows]), y[rows])

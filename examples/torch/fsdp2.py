@@ -45,7 +45,7 @@ mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
 for layer in (model[0], model[2], model):
     fully_shard(layer, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02))
 
 for epoch in range(15):
     sampler.set_epoch(epoch)

@@ -30,7 +30,7 @@ class Digits(lightning.LightningModule):
         self.micro_batches = micro_batches
         self.automatic_optimization = False
         self.network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-        self.surgery = gst.Surgery(self.network.parameters(), gs.bloop(lam=0.02, rho=0.02))
+        self.surgery = gst.Surgery(self.network, gs.bloop(lam=0.02, rho=0.02))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return any optimiser, with the surgery attached."""

@@ -25,7 +25,7 @@ loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=64, shuffle=Tr
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02))
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02))
 scaler = torch.amp.GradScaler("cpu", growth_interval=20)  # soon overflows in float16: it skips that step
 
 

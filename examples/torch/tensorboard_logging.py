@@ -3,7 +3,7 @@
     python examples/torch/tensorboard_logging.py      (needs: pip install tensorboardX)
     tensorboard --logdir logs                         (needs: pip install tensorboard)
 
-``surgery.diagnostics()`` has means over all steps since the last call, so call it once for each point of the curve.
+``surgery.diagnostics()`` has means over all steps since ``surgery.reset_means()``, which each point of the curve calls.
 ``measure=True`` adds cosines and the share of aux that was removed.
 """
 
@@ -26,7 +26,7 @@ loader = DataLoader(TensorDataset(x[train], y[train]), batch_size=64, shuffle=Tr
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=0.02, rho=0.02), measure=True)
+surgery = gst.Surgery(model, gs.bloop(lam=0.02, rho=0.02), measure=True)
 writer = SummaryWriter("logs")
 
 
@@ -48,6 +48,7 @@ for _ in range(15):
             writer.add_scalar("loss/aux", aux, step)
             for name, value in surgery.diagnostics().items():
                 writer.add_scalar(f"surgery/{name}", value, step)
+            surgery.reset_means()
 writer.close()
 
 print(gst.explain(surgery))

@@ -22,7 +22,7 @@ train, test = order[:1297], order[1297:]
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 12))  # ten digits, then even and odd
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=(gs.relative(0.5), gs.relative(0.2)), rho=0.05))
+surgery = gst.Surgery(model, gs.bloop(lam=(gs.relative(0.5), gs.relative(0.2)), rho=0.05))
 
 
 def half_square(model: nn.Module) -> torch.Tensor:

@@ -28,7 +28,7 @@ aux_loader = DataLoader(TensorDataset(mirrored[small], y[small]), batch_size=16,
 
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(model.parameters(), gs.bloop(lam=gs.relative(1.0), rho=0.05))
+surgery = gst.Surgery(model, gs.bloop(lam=gs.relative(1.0), rho=0.05))
 
 
 def endless(loader: DataLoader) -> Iterator[list[Tensor]]:

@@ -2,8 +2,8 @@
 
     python examples/torch/two_heads.py
 
-The losses conflict in the trunk alone, so the trunk is trained by Bloop. Each head belongs to one loss: the plain sum
-trains it at the full learning rate, whatever the weight of aux in the trunk.
+The losses conflict in the trunk alone, so the surgery is on the trunk. The heads are outside it, so each gets the plain
+gradient of its loss, whatever the weight of aux in the trunk.
 """
 
 import torch
@@ -24,13 +24,7 @@ trunk = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
 digit_head, parity_head = nn.Linear(64, 10), nn.Linear(64, 2)
 model = nn.ModuleList([trunk, digit_head, parity_head])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-surgery = gst.Surgery(
-    [
-        {"params": trunk.parameters(), "method": gs.bloop(lam=gs.relative(0.3), rho=0.05)},
-        {"params": [*digit_head.parameters(), *parity_head.parameters()]},
-    ],
-    gs.mixed(lam=1.0),
-)
+surgery = gst.Surgery(trunk, gs.bloop(lam=gs.relative(0.3), rho=0.05))
 
 for _ in range(15):
     for rows in train[torch.randperm(len(train))].split(64):

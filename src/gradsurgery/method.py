@@ -23,8 +23,8 @@ class Step:
     aux: tuple[Vector, ...]
     """The gradients of the auxiliary losses, most important first."""
     averages: tuple[Vector, ...]
-    """The bias-corrected moving averages of the first ``method.averaged`` gradients (main, then aux), before this step;
-    with ``rho=None``, those gradients themselves."""
+    """The bias-corrected moving averages of the first ``method.averages`` gradients (main, then aux), before this step;
+    for a method that keeps none, as with ``rho=None``, the gradients themselves."""
     memory: tuple[Scalar, ...]
     """The method's own scalars, one for each name in ``method.memory``."""
 
@@ -51,19 +51,14 @@ class Method:
         return 1
 
     @property
-    def averaged(self) -> int:
-        """The number of gradients, main first, whose averages the formula uses (themselves, with ``rho=None``)."""
-        return 0
-
-    @property
     def rho(self) -> Any:
         """The share of the new gradient in the averages; None if the method keeps none."""
         return None
 
     @property
     def averages(self) -> int:
-        """The number of moving averages that a front end keeps for this method."""
-        return 0 if self.rho is None else self.averaged
+        """The number of gradients, main first, whose moving averages a front end keeps for this method."""
+        return 0
 
     def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, which is range-checked."""

@@ -92,7 +92,7 @@ def plan(
     step = Step(
         main,
         tuple(aux),
-        tuple(averages or [main, *aux][: method.averaged]),
+        tuple(averages or [main, *aux]),
         (0.0,) * len(method.memory) if memory is None else memory,
     )
     method = method.resolve_lam(step)
@@ -110,8 +110,7 @@ def plan(
     zero = sum(0 * number for number in numbers)  # NaN if one of them is not finite
     last = names[aux_count]  # not main: its weight is the constant 1 in most methods
     sound = zero == 0
-    rho = getattr(method, "rho", None)
-    keep, take, new_mass = (1.0, 0.0, mass) if rho is None else average_weights(rho, mass)
+    keep, take, new_mass = average_weights(method.rho, mass) if averages else (1.0, 0.0, mass)
     return Plan(
         weights={**direction.weights, last: direction.weights.get(last, 0) + zero},
         sound=sound,

@@ -81,7 +81,7 @@ class Reference:
         vectors: list[Any] = [vector.view(_Array) for vector in (*gradients, *state.corrected)]
         main, *others = vectors
         aux, corrected = others[:aux_count], others[aux_count:]
-        step = Step(main, tuple(aux), tuple(corrected or vectors[: method.averaged]), state.memory)
+        step = Step(main, tuple(aux), tuple(corrected or vectors), state.memory)
         formula = method.resolve_lam(step)
         direction = cast(Array, np.asarray(formula.direction(step)))
 
@@ -89,7 +89,7 @@ class Reference:
         products = [np.dot(named[a], named[b]) for a, b in required_products(method, aux_count)]
         sound = bool(np.isfinite(products).all() and np.isfinite(direction).all())
         if sound:
-            rho = getattr(method, "rho", None) or 0.0
+            rho = method.rho or 0.0
             state = replace(
                 state,
                 averages=tuple((1 - rho) * a + rho * g for a, g in zip(averages, gradients, strict=False)),

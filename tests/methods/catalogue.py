@@ -62,7 +62,7 @@ class everything(gs.Method):
     rho: float = 0.3
 
     @property
-    def averaged(self):
+    def averages(self):
         return 2
 
     def direction(self, step):

@@ -54,11 +54,11 @@ class bloop(Method):
         return len(broadcast(self.lam, 1))
 
     @property
-    def averaged(self) -> int:
-        return self.aux_count
+    def averages(self) -> int:
+        return 0 if self.rho is None else self.aux_count
 
     def direction(self, step: Step) -> Vector:
-        axes = orthogonalize(step.averages)
+        axes = orthogonalize(step.averages[: self.aux_count])
         direction = step.main
         for level, (lam, aux) in enumerate(zip(broadcast(self.lam, 1), step.aux, strict=True), start=1):
             direction = direction + lam * remove(aux, axes[:level])

@@ -38,10 +38,10 @@ class dynamic_barrier(Method):
         self._set(lam=check_weight(self.lam), rho=check_rho(self.rho))
 
     @property
-    def averaged(self) -> int:
-        return 1
+    def averages(self) -> int:
+        return 0 if self.rho is None else 1
 
     def direction(self, step: Step) -> Vector:
-        main, (aux,), (average,) = step.main, step.aux, step.averages
+        main, (aux,), average = step.main, step.aux, step.averages[0]
         squared = average @ average
         return main + self.lam * aux - ratio(minimum(self.lam * (aux @ average), squared), squared) * average

@@ -38,11 +38,11 @@ class pcgrad(Method):
         self._set(lam=check_weight(self.lam), rho=check_rho(self.rho))
 
     @property
-    def averaged(self) -> int:
-        return 1
+    def averages(self) -> int:
+        return 0 if self.rho is None else 1
 
     def direction(self, step: Step) -> Vector:
-        main, (aux,), (average,) = step.main, step.aux, step.averages
+        main, (aux,), average = step.main, step.aux, step.averages[0]
         conflict = aux @ average < 0
         main_rest = main - ratio(conflict * (main @ aux), aux @ aux) * aux
         aux_rest = aux - ratio(conflict * (aux @ average), average @ average) * average
