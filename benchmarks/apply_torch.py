@@ -48,11 +48,17 @@ def measure(plan: Plan) -> list[Measure]:
 
 
 def applying(
-    gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.Method | None = None, scaler: Any = None
+    gradients: list[list[torch.Tensor]],
+    *,
+    compiled: bool,
+    method: gs.Method | None = None,
+    scaler: Any = None,
+    average_dtype: torch.dtype | None = None,
 ) -> Action:
     """``apply()`` on gradients as ``backward`` gathers them."""
     parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients[0]]
-    surgery = gst.Surgery(parameters, method or gs.bloop(lam=0.1), compile=compiled)
+    method = method or gs.bloop(lam=0.1)
+    surgery = gst.Surgery(parameters, method, compile=compiled, average_dtype=average_dtype)
     copies = [[gradient.clone() for gradient in loss] for loss in gradients]  # apply() writes over them
 
     def prepare() -> Action:

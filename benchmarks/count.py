@@ -147,6 +147,7 @@ def count(
     compiled: bool = False,
     shapes: Sequence[tuple[int, ...]] | None = None,
     dtype: torch.dtype = torch.float32,
+    average_dtype: torch.dtype | None = None,
     scaled: bool = False,
 ) -> Count:
     """Count the second step of a method; the first allocates the averages.
@@ -157,11 +158,13 @@ def count(
         compiled: whether to count the Triton kernels instead of PyTorch's operations.
         shapes: the shapes of the parameters; a ResNet50's by default.
         dtype: the type of the gradients.
+        average_dtype: the type of the averages.
         scaled: whether a ``GradScaler`` has scaled the losses.
     """
     shapes = resnet50() if shapes is None else shapes
     gradients = [[torch.empty(shape, device="meta", dtype=dtype) for shape in shapes] for _ in range(1 + aux_count)]
-    prepare = applying(gradients, compiled=False, method=method, scaler=ConstantScaler() if scaled else None)
+    scaler = ConstantScaler() if scaled else None
+    prepare = applying(gradients, compiled=False, method=method, scaler=scaler, average_dtype=average_dtype)
     for _ in range(2):
         step = prepare()
         with counting(compiled=compiled) as traffic:
@@ -179,6 +182,8 @@ CASES: dict[str, dict[str, Any]] = {
     "bloop, relative λ": {"method": gs.bloop(lam=gs.relative(0.1))},
     "bloop, with a scaler": {"method": gs.bloop(lam=0.1), "scaled": True},
     "bloop, gradients in bfloat16": {"method": gs.bloop(lam=0.1), "dtype": torch.bfloat16},
+    "bloop, average in bfloat16": {"method": gs.bloop(lam=0.1), "average_dtype": torch.bfloat16},
+    "bloop, both in bfloat16": {"method": gs.bloop(lam=0.1), "dtype": torch.bfloat16, "average_dtype": torch.bfloat16},
 }
 """What the table shows, by label: arguments of ``count``."""
 
