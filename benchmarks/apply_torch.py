@@ -2,9 +2,12 @@
 
 import math
 import time
+from functools import partial
+from typing import Any
 
 import torch
 from torchjd.aggregation import MGDA, PCGrad, UPGrad
+from torchjd.autojac import jac_to_grad
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
@@ -33,10 +36,10 @@ def measure(plan: Plan) -> list[Measure]:
     return [
         Measure("torch: apply(), compiled", ratios(seconds, "compiled", "floor"), "traffic", at_most=1.35),
         Measure("torch: compilation", [compiling], "seconds", at_most=30),
-        Measure("torch: apply(), eager", ratios(seconds, "eager", "floor"), "traffic", at_most=1.9),
+        Measure("torch: apply(), eager", ratios(seconds, "eager", "floor"), "traffic"),
         *(
-            Measure(f"torch: {name} / our {ours} apply()", ratios(seconds, name, ours), "times", at_least=8)
-            for ours in ("compiled", "eager")
+            Measure(f"torch: {name} / our {ours} apply()", ratios(seconds, name, ours), "times", at_least=goal)
+            for ours, goal in (("compiled", 2.5), ("eager", 1.6))
             for name in rivals
             if name.startswith("TorchJD")
         ),
@@ -44,29 +47,40 @@ def measure(plan: Plan) -> list[Measure]:
     ]
 
 
-def applying(gradients: list[list[torch.Tensor]], *, compiled: bool, method: gs.Method | None = None) -> Action:
+def applying(
+    gradients: list[list[torch.Tensor]],
+    *,
+    compiled: bool,
+    method: gs.Method | None = None,
+    scaler: Any = None,
+    average_dtype: torch.dtype | None = None,
+) -> Action:
     """``apply()`` on gradients as ``backward`` gathers them."""
     parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients[0]]
-    surgery = gst.Surgery(parameters, method or gs.bloop(lam=0.1), compile=compiled)
+    method = method or gs.bloop(lam=0.1)
+    surgery = gst.Surgery(parameters, method, compile=compiled, average_dtype=average_dtype)
     copies = [[gradient.clone() for gradient in loss] for loss in gradients]  # apply() writes over them
 
     def prepare() -> Action:
         for parameter in parameters:
             parameter.grad = None
         surgery._gatherer.gradients = [list(loss) for loss in copies]
-        return surgery.apply
+        return partial(surgery.apply, scaler=scaler)
 
     return prepare
 
 
 def aggregating(gradients: list[list[torch.Tensor]], aggregator: torch.nn.Module) -> Action:
-    """The direction by TorchJD: build a matrix with a row for each loss, aggregate it, and split the result."""
+    """The direction by TorchJD, through its quickest API, on gradients as its ``backward`` leaves them in ``.jac``.
 
-    def aggregate() -> None:
-        matrix = torch.stack([torch.cat([gradient.flatten() for gradient in loss]) for loss in gradients])
-        direction = aggregator(matrix)
-        parts = direction.split([gradient.numel() for gradient in gradients[0]])
-        for part, like in zip(parts, gradients[0], strict=True):
-            part.view_as(like)
+    It reads two gradients twice and writes the direction: 5 words per parameter, as it keeps no average.
+    """
+    parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients[0]]
+    jacobians = [torch.stack(rows) for rows in zip(*gradients, strict=True)]
 
-    return aggregate
+    def prepare() -> Action:
+        for parameter, jacobian in zip(parameters, jacobians, strict=True):
+            parameter.grad, parameter.jac = None, jacobian
+        return partial(jac_to_grad, parameters, aggregator, optimize_gramian_computation=True)
+
+    return prepare

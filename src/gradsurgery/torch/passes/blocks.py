@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from gradsurgery.torch import scalars
 
@@ -61,7 +62,7 @@ class Piece(NamedTuple):
     origins: tuple[tuple[int, int, int], ...]
     """Where the elements come from, in order: the position of the block, the first element, the number of elements."""
     merged: Sequence[Block] = ()
-    """The blocks that were copied into this piece, flat."""
+    """The blocks that were copied into this piece."""
 
     @property
     def vectors(self) -> list[Tensor]:
@@ -71,33 +72,37 @@ class Piece(NamedTuple):
     def copy_back(self) -> None:
         """Copy the direction and the averages of a merged piece to its blocks."""
         if self.merged:
-            sizes = [block.size for block in self.merged]
-            rows = zip(*([block.gradients[-1], *block.averages] for block in self.merged), strict=True)
-            for vector, row in zip([self.gradients[-1], *self.averages], rows, strict=True):
-                torch._foreach_copy_(row, torch.split(vector, sizes))
+            outputs = [[block.gradients[-1], *block.averages] for block in self.merged]
+            for vector, row in zip([self.gradients[-1], *self.averages], zip(*outputs, strict=True), strict=True):
+                torch._foreach_copy_(row, _unflatten_dense_tensors(vector, row))  # type: ignore[no-untyped-call]
 
 
 def make_pieces(blocks: Sequence[Block]) -> list[Piece]:
     """The pieces of blocks that have the same types and device."""
     pieces: list[Piece] = []
     small: dict[int, list[Block]] = {}
-    for block in map(flatten, blocks):
+    for block in blocks:
         if block.size < SMALL:
-            small.setdefault(block.cohort, []).append(block)
+            small.setdefault(block.cohort, []).append(make_contiguous(block))
         else:
-            pieces += cut(block)
-    return [*pieces, *(_merge(cohort, group) for cohort, group in small.items())]
+            pieces += cut(flatten(block))
+    return [*pieces, *(_merge(group) for group in small.values())]
+
+
+def make_contiguous(block: Block) -> Block:
+    """The block with its dimensions in the order of memory."""
+    last = block.gradients[-1]
+    if last.is_contiguous():
+        return block
+    order = memory_order(last)
+    gradients, averages = ([vector.permute(order) for vector in vectors] for vectors in block[:2])
+    return Block(gradients, averages, block.cohort, block.position)
 
 
 def flatten(block: Block) -> Block:
     """The block as 1-d tensors that share its memory."""
-    last = block.gradients[-1]
-    if last.is_contiguous():
-        gradients, averages = ([vector.view(-1) for vector in vectors] for vectors in block[:2])
-    else:
-        order = memory_order(last)
-        gradients, averages = ([vector.permute(order).view(-1) for vector in vectors] for vectors in block[:2])
-    return Block(gradients, averages, block.cohort, block.position)
+    gradients, averages, *rest = make_contiguous(block)
+    return Block([vector.view(-1) for vector in gradients], [vector.view(-1) for vector in averages], *rest)
 
 
 def memory_order(tensor: Tensor) -> list[int]:
@@ -116,10 +121,11 @@ def cut(block: Block) -> list[Piece]:
     ]
 
 
-def _merge(cohort: int, blocks: list[Block]) -> Piece:
-    origins = tuple((block.position, 0, block.size) for block in blocks)
+def _merge(blocks: list[Block]) -> Piece:
+    """Contiguous blocks of one cohort, copied into one piece."""
     if len(blocks) == 1:
-        return Piece(blocks[0].gradients, blocks[0].averages, cohort, origins)
-    vectors = [torch.cat(row) for row in zip(*(block.vectors for block in blocks), strict=True)]
-    count = len(blocks[0].gradients)
-    return Piece(vectors[:count], vectors[count:], cohort, origins, blocks)
+        return cut(flatten(blocks[0]))[0]
+    rows = zip(*(block.vectors for block in blocks), strict=True)
+    vectors = [_flatten_dense_tensors(row) for row in rows]  # type: ignore[no-untyped-call]
+    count, origins = len(blocks[0].gradients), tuple((block.position, 0, block.size) for block in blocks)
+    return Piece(vectors[:count], vectors[count:], blocks[0].cohort, origins, blocks)

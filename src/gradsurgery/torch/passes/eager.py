@@ -36,7 +36,10 @@ class Eager:
         by_norm = [a == b and self._is_async for a, b in self._pairs]
         factors = {k for pair, norm in zip(self._pairs, by_norm, strict=True) if not norm for k in pair}
         for piece in self._pieces:
-            vectors = [v.to(self._dtype) if k in factors else v for k, v in enumerate(piece.vectors)]
+            vectors = [
+                vector.to(self._dtype) if vector.dtype != self._dtype and k in factors else vector
+                for k, vector in enumerate(piece.vectors)
+            ]
             for (a, b), norm in zip(self._pairs, by_norm, strict=True):
                 if norm:
                     lengths.append(torch.linalg.vector_norm(vectors[a], dtype=self._dtype))
@@ -53,8 +56,8 @@ class Eager:
         weights = [self._move(weight) for weight in weights]
         cohorts = [_keep_if_untaken(self._move(keep), self._move(take)) for keep, take in averaging]
         for piece in reversed(self._pieces):  # backwards: what was read last is still in the cache
-            gradients = [gradient.to(self._dtype) for gradient in piece.gradients]
-            averages = [average.to(self._dtype) for average in piece.averages]
+            gradients = self._widen(piece.gradients)
+            averages = self._widen(piece.averages)
             # the direction is written over the last gradient
             sources = [*gradients[:-1], gradients[-1].clone()] if len(averages) == len(gradients) else gradients
             _write_direction(gradients, averages, weights)
@@ -65,6 +68,12 @@ class Eager:
             if gradients[-1] is not piece.gradients[-1]:
                 piece.gradients[-1].copy_(gradients[-1])
             piece.copy_back()
+
+    def _widen(self, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The vectors in the type to compute in; themselves if they have it."""
+        if not vectors or vectors[0].dtype == self._dtype:
+            return vectors
+        return [vector.to(self._dtype) for vector in vectors]
 
     def _move(self, value: Scalar) -> Scalar:
         """The scalar; a tensor is moved to the device and the type of the pieces."""

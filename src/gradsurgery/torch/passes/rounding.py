@@ -1,7 +1,7 @@
 """Stochastic rounding to bfloat16 with PyTorch operations: the same bits as ``gradsurgery.rounding``.
 
-PyTorch has few operations on uint32, so the hash runs on int32, whose products wrap around likewise; the copies of the
-sign that ``>>`` shifts in are masked out.
+PyTorch has few operations on uint32, so the hash runs on int32, whose products wrap around likewise. A shift by 16 bits
+is a view of the upper halves, which costs nothing; another shift masks out the copies of the sign.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ Origins = tuple[tuple[int, int, int], ...]
 
 
 def round_to_bfloat16(values: Tensor, step: int, level: int, origins: Origins) -> Tensor:
-    """Round float32 values to one of their two neighbours in bfloat16, which float32 can represent.
+    """Round float32 values to one of their two neighbours in bfloat16.
 
     Args:
         values: a 1-d tensor.
@@ -25,9 +25,13 @@ def round_to_bfloat16(values: Tensor, step: int, level: int, origins: Origins) -
         level: which average it is: 0 for main's.
         origins: where the elements come from.
     """
-    noise = _shift(_mix(_counters(step, level, origins, values.device)), 16)
-    rounded = ((values.view(torch.int32) + noise) & -0x10000).view(torch.float32)
-    return torch.where(values.isnan(), values, rounded)
+    noise = _mix_(_counters(step, level, origins, values.device))
+    low, high = _halves(noise)
+    low.copy_(high)
+    high.zero_()
+    noise.masked_fill_(values.isnan(), 0)
+    noise += values.view(torch.int32)
+    return high.view(torch.bfloat16)
 
 
 def _counters(step: int, level: int, origins: Origins, device: torch.device) -> Tensor:
@@ -35,9 +39,9 @@ def _counters(step: int, level: int, origins: Origins, device: torch.device) -> 
     if len(origins) == 1:
         ((position, start, size),) = origins
         key = _signed(int(stream_key(step, level, position)) + start)
-        return torch.arange(size, dtype=torch.int32, device=device) + key
+        return torch.arange(size, dtype=torch.int32, device=device).add_(key)
     positions, elements = _places(origins, device)
-    return _mix(positions + _signed(int(stream_key(step, level)) + 0x9E3779B9)) + elements
+    return _mix_(positions + _signed(int(stream_key(step, level)) + 0x9E3779B9)).add_(elements)
 
 
 @lru_cache(maxsize=16)
@@ -48,16 +52,21 @@ def _places(origins: Origins, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(positions).to(device), torch.from_numpy(elements).to(device)
 
 
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of MurmurHash3."""
-    x = (x ^ _shift(x, 16)) * _signed(0x85EBCA6B)
-    x = (x ^ _shift(x, 13)) * _signed(0xC2B2AE35)
-    return x ^ _shift(x, 16)
+def _mix_(x: Tensor) -> Tensor:
+    """The finaliser of MurmurHash3, in place."""
+    low, high = _halves(x)
+    low ^= high
+    x *= _signed(0x85EBCA6B)
+    x ^= (x >> 13).bitwise_and_(0x7FFFF)
+    x *= _signed(0xC2B2AE35)
+    low ^= high
+    return x
 
 
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """The logical right shift of int32."""
-    return (x >> bits) & (2 ** (32 - bits) - 1)
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper 16 bits of int32, as views; PyTorch's devices are little-endian."""
+    halves = x.view(torch.int16)
+    return halves[::2], halves[1::2]
 
 
 def _signed(word: int) -> int:
