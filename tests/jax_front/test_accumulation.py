@@ -89,13 +89,6 @@ def test_bfloat16_gradients_are_averaged_in_float32():
     assert_allclose(direction, 0.5, rtol=1e-3)
 
 
-def test_optax_multi_steps_is_refused_with_its_replacement():
-    tx = optax.MultiSteps(optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.sgd(0.1)), 2)
-    state = tx.init(PARAMS)
-    with pytest.raises(ValueError, match=r"last micro-batch only.*use gradsurgery.jax.accumulate"):
-        jax.jit(lambda main, state, aux: tx.update(main, state, PARAMS, aux=aux))(PARAMS, state, PARAMS)
-
-
 def test_bad_arguments_get_one_sentence():
     with pytest.raises(ValueError, match="an integer of at least 1, but got 0"):
         gsj.accumulate(optax.sgd(0.1), every=0)

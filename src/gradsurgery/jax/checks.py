@@ -1,6 +1,7 @@
 """Checks of arguments at trace time. Each error says in one sentence what was expected and what was passed."""
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -63,15 +64,33 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
                 )
 
 
-def refuse_multi_steps() -> None:
-    """Raise inside ``optax.MultiSteps``: it averages main's gradients, but passes on only the last aux."""
-    frame: FrameType | None = sys._getframe()
-    while frame:
-        if frame.f_code is optax.MultiSteps.update.__code__:
+def refuse_wrappers() -> None:
+    """Raise inside a transformation of optax that does not handle ``aux``."""
+    for name in _optax_callers():
+        if name == "MultiSteps.update":
             raise ValueError(
                 "optax.MultiSteps keeps the auxiliary gradients of the last micro-batch only, so surgery does not run "
                 "inside it: use gradsurgery.jax.accumulate(optimiser, every=...) instead"
             )
+        if name == "apply_if_finite.<locals>.update":
+            raise ValueError(
+                "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does "
+                "not run inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
+            )
+        if name in ("lookahead.<locals>.init_fn", "sam.<locals>.init_fn"):
+            wrapper = name.partition(".")[0]
+            raise ValueError(
+                f"{wrapper} of optax does not pass aux on, so surgery does not run inside it: call direction, state = "
+                f"surgery.update(main_grads, state, aux=aux_grads) first, and give {wrapper} the direction"
+            )
+
+
+def _optax_callers() -> Iterator[str]:
+    """The qualified names of the functions of optax on the call stack."""
+    frame: FrameType | None = sys._getframe()
+    while frame:
+        if frame.f_globals.get("__name__", "").startswith("optax."):
+            yield frame.f_code.co_qualname
         frame = frame.f_back
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_multi_steps
+from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_wrappers
 from gradsurgery.jax.tree import Tree, combine_and_update, inner_products, scalar_type, zeros_like
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan, required_products
@@ -48,8 +48,9 @@ def surgery(
     Compile it as part of the training step. If you jit it on its own, donate ``aux`` along with the state: the
     direction is then written over ``aux``.
 
-    If an inner product or a weight is not finite, the averages keep their values and the direction is NaN. Wrap the
-    optimiser in ``optax.apply_if_finite`` to skip such steps.
+    If an inner product or a weight is not finite, the averages keep their values and the direction is NaN. To skip such
+    steps, wrap the optimiser that follows in ``optax.apply_if_finite``. Around the whole chain, it would not see a NaN
+    in ``aux``; there ``surgery`` raises.
 
     Parameters may be sharded in any way under ``jit``. Inside ``shard_map``, where code sees one shard at a time, name
     the mesh axes that parameters are sharded over in ``axis_name``; without it, each shard projects by itself.
@@ -72,6 +73,7 @@ def surgery(
     axis_names = () if axis_name is None else (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
 
     def init(params: Tree) -> SurgeryState:
+        refuse_wrappers()
         check_parameters(params)
         dtype = scalar_type(params)
         return SurgeryState(
@@ -85,7 +87,7 @@ def surgery(
     def update(
         updates: Tree, state: SurgeryState, params: Tree | None = None, *, aux: Any = None, **extra: Any
     ) -> tuple[Tree, SurgeryState]:
-        refuse_multi_steps()
+        refuse_wrappers()
         gradients = (updates, *as_aux_tuple(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
