@@ -130,3 +130,64 @@ def test_no_micro_batch_is_lost_when_every_becomes_smaller():
         _, state = many.update(jnp.array(main), state, aux=zero)
     updates, state = few.update(jnp.array(6.0), state, aux=zero)
     assert (float(updates), int(state.micro_step)) == (3.0, 0)
+
+
+SHAPES = {"matrix": (8, 4), "rows": (3, 8), "bias": (5,)}
+SPECS = {"matrix": jax.P("x", "y"), "rows": jax.P(None, "y"), "bias": jax.P()}
+
+
+def draw_pairs(count):
+    rng = np.random.default_rng(0)
+    return [
+        tuple({name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in SHAPES.items()} for _ in "ab")
+        for _ in range(count)
+    ]
+
+
+def accumulated(pairs, update, state):
+    """The updates of each call, as one vector."""
+    results = []
+    for main, aux in pairs:
+        updates, state = update(main, state, aux)
+        results.append(flat(updates))
+    return np.concatenate(results)
+
+
+def optimiser(**options):
+    surgery = gsj.surgery(gs.bloop(lam=0.5, rho=0.2), **options)
+    return gsj.accumulate(optax.chain(surgery, optax.adam(0.1)), every=2)
+
+
+@pytest.fixture
+def unsharded():
+    tx = optimiser()
+    pairs = draw_pairs(4)
+    return accumulated(pairs, jax.jit(lambda main, state, aux: tx.update(main, state, aux=aux)), tx.init(pairs[0][0]))
+
+
+@pytest.mark.slow
+def test_parameters_sharded_over_explicit_axes_accumulate_as_on_one_device(unsharded):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        tx = optimiser()
+        pairs = [tuple(jax.device_put(tree, SPECS) for tree in pair) for pair in draw_pairs(4)]
+        update = jax.jit(lambda main, state, aux: tx.update(main, state, aux=aux))
+        assert_allclose(accumulated(pairs, update, tx.init(pairs[0][0])), unsharded, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_shards_inside_shard_map_accumulate_as_on_one_device(unsharded):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+    tx = optimiser(axis_name=("x", "y"))
+    pairs = draw_pairs(4)
+    state = tx.init(pairs[0][0])
+    is_params = lambda node: isinstance(node, dict) and node.keys() == SPECS.keys()  # noqa: E731
+    state_specs = jax.tree.map(lambda node: SPECS if is_params(node) else jax.P(), state, is_leaf=is_params)
+    update = jax.shard_map(
+        lambda main, state, aux: tx.update(main, state, aux=aux),
+        mesh=mesh,
+        in_specs=(SPECS, state_specs, SPECS),
+        out_specs=(SPECS, state_specs),
+        check_vma=True,
+    )
+    assert_allclose(accumulated(pairs, jax.jit(update), state), unsharded, rtol=1e-4, atol=1e-6)

@@ -77,7 +77,9 @@ def accumulate(
             return direction, jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, state.inner)
 
         def wait() -> tuple[Tree, Any]:
-            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step)[0]), state.inner
+            # from a gradient, not from a shape: zeros_like keeps its sharding
+            types = jax.tree.map(lambda leaf: leaf.dtype, jax.eval_shape(step)[0])
+            return jax.tree.map(jnp.zeros_like, updates, types), state.inner
 
         means = jax.tree.map(mean, state.means, gradients)
         full = state.micro_step + 1 >= every  # above it if the state was saved with a larger ``every``
