@@ -15,9 +15,21 @@ from gradsurgery.method import Method
 _CALL = "update(main_grads, state, params, aux=aux_grads)"
 
 
-def check_parameters(params: Tree) -> None:
-    """Raise unless every leaf is an array of real or complex numbers."""
+def check_average_dtype(average_dtype: Any) -> None:
+    """Raise unless averages can be kept in this type."""
+    if average_dtype is not None and average_dtype != jnp.bfloat16:
+        raise ValueError(f"average_dtype must be bfloat16, or None for float32 or wider; got {average_dtype!r}")
+
+
+def check_parameters(params: Tree, average_dtype: Any = None) -> None:
+    """Raise unless every leaf is an array of real or complex numbers, whose averages can be kept in this type."""
     _check_leaves(params, "params", "parameters")
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if average_dtype is not None and jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise TypeError(
+                "average_dtype must be None for complex parameters; "
+                f"got bfloat16, and params{jax.tree_util.keystr(path)} is of type {leaf.dtype}"
+            )
 
 
 def as_aux_tuple(main: Tree, aux: Any) -> Trees:
@@ -42,8 +54,8 @@ def as_aux_tuple(main: Tree, aux: Any) -> Trees:
     return aux
 
 
-def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> None:
-    """Raise unless the state was made for this method and for parameters with the structure of ``main``."""
+def check_state(method: Method, averages: Trees, memory: Trees, main: Tree, average_dtype: Any) -> None:
+    """Raise unless the state was made for this method, this type and parameters with the structure of ``main``."""
     expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
     if expected != got:
         raise ValueError(
@@ -61,6 +73,11 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
                 raise ValueError(
                     f"an average has the shape of its gradient, {gradient.shape} for main{jax.tree_util.keystr(path)}, "
                     f"but the state has one of shape {leaf.shape}: it was made for other parameters"
+                )
+            if (leaf.dtype == jnp.bfloat16) != (average_dtype is not None):
+                raise TypeError(
+                    f"the averages in the state must be {'bfloat16' if average_dtype else 'float32 or wider'}; "
+                    f"got {leaf.dtype}: it was made with another average_dtype"
                 )
 
 
