@@ -74,6 +74,6 @@ def round_to_bfloat16(values: NDArray[np.float32], key: np.uint32) -> NDArray[np
         >>> round_to_bfloat16(values, stream_key(3, 0, 2))
         array([1.       , 1.0078125, 1.0078125, 1.       ], dtype=float32)
     """
-    positions = np.arange(values.size, dtype=np.uint32).reshape(values.shape)
-    rounded = (values.view(np.uint32) + noise(key, positions)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(values), np.float32(np.nan), rounded.view(np.float32))
+    positions = np.arange(values.size, dtype=np.uint32)
+    rounded = (values.ravel().view(np.uint32) + noise(key, positions)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(values), np.float32(np.nan), rounded.view(np.float32).reshape(values.shape))

@@ -1,6 +1,7 @@
 """Checks of arguments at trace time. Each error says in one sentence what was expected and what was passed."""
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -14,9 +15,21 @@ from gradsurgery.method import Method
 _CALL = "update(main_grads, state, params, aux=aux_grads)"
 
 
-def check_parameters(params: Tree) -> None:
-    """Raise unless every leaf is an array of real or complex numbers."""
+def check_average_dtype(average_dtype: Any) -> None:
+    """Raise unless averages can be kept in this type."""
+    if average_dtype is not None and average_dtype != jnp.bfloat16:
+        raise ValueError(f"average_dtype must be bfloat16, or None for float32 or wider; got {average_dtype!r}")
+
+
+def check_parameters(params: Tree, average_dtype: Any = None) -> None:
+    """Raise unless every leaf is an array of real or complex numbers, whose averages can be kept in this type."""
     _check_leaves(params, "params", "parameters")
+    for path, leaf in jax.tree.leaves_with_path(params):
+        if average_dtype is not None and jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise TypeError(
+                "average_dtype must be None for complex parameters; "
+                f"got bfloat16, and params{jax.tree_util.keystr(path)} is of type {leaf.dtype}"
+            )
 
 
 def as_aux_tuple(main: Tree, aux: Any) -> Trees:
@@ -41,8 +54,8 @@ def as_aux_tuple(main: Tree, aux: Any) -> Trees:
     return aux
 
 
-def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> None:
-    """Raise unless the state was made for this method and for parameters with the structure of ``main``."""
+def check_state(method: Method, averages: Trees, memory: Trees, main: Tree, average_dtype: Any) -> None:
+    """Raise unless the state was made for this method, this type and parameters with the structure of ``main``."""
     expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
     if expected != got:
         raise ValueError(
@@ -61,35 +74,41 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree) -> N
                     f"an average has the shape of its gradient, {gradient.shape} for main{jax.tree_util.keystr(path)}, "
                     f"but the state has one of shape {leaf.shape}: it was made for other parameters"
                 )
+            if (leaf.dtype == jnp.bfloat16) != (average_dtype is not None):
+                raise TypeError(
+                    f"the averages in the state must be {'bfloat16' if average_dtype else 'float32 or wider'}; "
+                    f"got {leaf.dtype}: it was made with another average_dtype"
+                )
 
 
 def refuse_wrappers() -> None:
-    """Raise inside a transformation of optax that does not handle ``aux``, found on the call stack."""
+    """Raise inside a transformation of optax that does not handle ``aux``."""
+    for name in _optax_callers():
+        if name == "MultiSteps.update":
+            raise ValueError(
+                "optax.MultiSteps keeps the auxiliary gradients of the last micro-batch only, so surgery does not run "
+                "inside it: use gradsurgery.jax.accumulate(optimiser, every=...) instead"
+            )
+        if name == "apply_if_finite.<locals>.update":
+            raise ValueError(
+                "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does "
+                "not run inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
+            )
+        if name in ("lookahead.<locals>.init_fn", "sam.<locals>.init_fn"):
+            wrapper = name.partition(".")[0]
+            raise ValueError(
+                f"{wrapper} of optax does not pass aux on, so surgery does not run inside it: call direction, state = "
+                f"surgery.update(main_grads, state, aux=aux_grads) first, and give {wrapper} the direction"
+            )
+
+
+def _optax_callers() -> Iterator[str]:
+    """The qualified names of the functions of optax on the call stack."""
     frame: FrameType | None = sys._getframe()
     while frame:
-        sentence = _REFUSED.get(frame.f_code.co_qualname)
-        if sentence and frame.f_globals.get("__name__", "").startswith("optax."):
-            raise ValueError(sentence)
+        if frame.f_globals.get("__name__", "").startswith("optax."):
+            yield frame.f_code.co_qualname
         frame = frame.f_back
-
-
-_NO_AUX = (
-    "{} does not pass aux on, so surgery does not run inside it: call direction, state = surgery.update(main_grads, "
-    "state, aux=aux_grads) first, and give {} the direction"
-)
-_REFUSED = {
-    "MultiSteps.update": (
-        "optax.MultiSteps keeps the auxiliary gradients of the last micro-batch only, so surgery does not run inside "
-        "it: use gradsurgery.jax.accumulate(optimiser, every=...) instead"
-    ),
-    "apply_if_finite.<locals>.update": (
-        "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does not run "
-        "inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
-    ),
-    "lookahead.<locals>.init_fn": _NO_AUX.format("optax.lookahead", "optax.lookahead"),
-    "sam.<locals>.init_fn": _NO_AUX.format("optax.contrib.sam", "optax.contrib.sam"),
-}
-"""Why surgery raises inside these functions of optax, by their qualified names."""
 
 
 def _check_alike(main: Tree, tree: Tree, name: str) -> None:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gradsurgery.jax.checks import as_aux_tuple, check_parameters, check_state, refuse_wrappers
+from gradsurgery.jax.checks import as_aux_tuple, check_average_dtype, check_parameters, check_state, refuse_wrappers
+from gradsurgery.jax.rounding import round_averages
 from gradsurgery.jax.tree import Tree, combine_and_update, inner_products, scalar_type, zeros_like
 from gradsurgery.method import Method
 from gradsurgery.plan import basis, plan, required_products
@@ -22,7 +23,7 @@ class SurgeryState(NamedTuple):
     """The number of steps so far, including unsound ones."""
     averages: tuple[Tree, ...]
     """Moving averages of main's gradients and of every auxiliary level but the last, corrected for their start at zero,
-    in float32 at least; empty without rho."""
+    in float32 at least or in ``average_dtype``; empty without rho."""
     mass: jax.Array
     """The moving average of the number 1, from which the correction is computed."""
     memory: tuple[jax.Array, ...]
@@ -32,7 +33,11 @@ class SurgeryState(NamedTuple):
 
 
 def surgery(
-    method: Method, *, measure: bool = False, axis_name: str | tuple[str, ...] | None = None
+    method: Method,
+    *,
+    measure: bool = False,
+    axis_name: str | tuple[str, ...] | None = None,
+    average_dtype: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Turn the gradients of several losses into one direction.
 
@@ -60,6 +65,9 @@ def surgery(
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
         axis_name: inside ``shard_map``, the mesh axis or axes to sum inner products over. A leaf that is replicated
             over an axis counts once. With ``check_vma=False``, JAX does not track this, and every leaf must be sharded.
+        average_dtype: ``jnp.bfloat16`` halves the memory of the averages. They are rounded stochastically, from the
+            step and the position alone: no random key is needed, and a resumed run is identical bit for bit. With None,
+            averages are float32 or wider.
 
     Example:
         >>> import gradsurgery as gs
@@ -70,15 +78,16 @@ def surgery(
     """
     if not isinstance(method, Method):
         raise TypeError(f"surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+    check_average_dtype(average_dtype)
     axis_names = () if axis_name is None else (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
 
     def init(params: Tree) -> SurgeryState:
         refuse_wrappers()
-        check_parameters(params)
+        check_parameters(params, average_dtype)
         dtype = scalar_type(params)
         return SurgeryState(
             steps=jnp.zeros((), jnp.int32),
-            averages=tuple(zeros_like(params) for _ in range(method.averages)),
+            averages=tuple(zeros_like(params, average_dtype) for _ in range(method.averages)),
             mass=jnp.zeros((), dtype),
             memory=tuple(jnp.zeros((), dtype) for _ in method.memory),
             diagnostics={name: jnp.zeros((), jnp.float32) for name in _diagnostic_names(method, measure)},
@@ -91,7 +100,7 @@ def surgery(
         gradients = (updates, *as_aux_tuple(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
-        check_state(method, state.averages, state.memory, updates)
+        check_state(method, state.averages, state.memory, updates, average_dtype)
         names = basis(method, aux_count)
         trees = dict(zip(names, (*gradients, *state.averages), strict=True))
         pairs = required_products(method, aux_count, measure=measure)
@@ -114,7 +123,7 @@ def surgery(
         values = step.diagnostics()
         return direction, SurgeryState(
             steps=optax.safe_increment(state.steps),
-            averages=averages,
+            averages=round_averages(averages, state.averages, state.steps, axis_names),
             mass=if_sound(step.mass, state.mass),
             memory=tuple(if_sound(new, old) for new, old in zip(step.memory, state.memory, strict=True)),
             diagnostics={name: jnp.asarray(values[name], jnp.float32) for name in _diagnostic_names(method, measure)},

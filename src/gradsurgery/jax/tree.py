@@ -31,9 +31,9 @@ def compute_dtype(leaf: jax.Array) -> Any:
     return jnp.promote_types(leaf.dtype, jnp.float32)
 
 
-def zeros_like(tree: Tree) -> Tree:
-    """Zeros with the shapes of a pytree, in the types to compute in."""
-    return jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=compute_dtype(leaf)), tree)
+def zeros_like(tree: Tree, dtype: Any = None) -> Tree:
+    """Zeros with the shapes of a pytree, in this type, or else in the types to compute in."""
+    return jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=dtype or compute_dtype(leaf)), tree)
 
 
 def scalar_type(tree: Tree) -> Any:
@@ -100,13 +100,22 @@ def combine(weights: Iterable[jax.Array], trees: Iterable[Tree], like: Tree) -> 
 
 
 def update_averages(averages: Trees, gradients: Trees, keep: jax.Array, take: jax.Array) -> Trees:
-    """keep * average + take * gradient; unchanged if ``take`` is 0 or NaN, as in an unsound step."""
+    """keep * average + take * gradient, in the types to compute in; unchanged if ``take`` is 0 or NaN (unsound)."""
 
     def update(old: jax.Array, new: jax.Array) -> jax.Array:
+        old = old.astype(compute_dtype(old))
         # where, not a product with take: 0 times NaN is NaN
         return jnp.where(take > 0, _times(keep, old) + _times(take, new.astype(old.dtype)), old)
 
     return jax.tree.map(update, averages, gradients[: len(averages)])
+
+
+def sharded_axes(axis_names: AxisNames, leaf: jax.Array) -> AxisNames:
+    """Those of the mesh axes that a leaf is sharded over, inside ``shard_map``.
+
+    ``shard_map`` tracks over which axes a value varies. With ``check_vma=False`` it does not, and all of them count.
+    """
+    return tuple(name for name in axis_names if not _is_tracked(name) or name in _varying_axes(leaf))
 
 
 def _stack_small_leaves(trees: Mapping[str, Tree]) -> list[dict[str, jax.Array]]:
@@ -140,10 +149,9 @@ def _inner(x: jax.Array, y: jax.Array) -> jax.Array:
 def _sum_over(axis_names: AxisNames, product: jax.Array) -> jax.Array:
     """Sum a leaf's product over those mesh axes that the leaf is sharded over.
 
-    ``shard_map`` tracks over which axes a value varies, so that a replicated leaf counts once. With
-    ``check_vma=False`` it does not, and the sum runs over all the axes.
+    So a replicated leaf counts once.
     """
-    sharded = tuple(name for name in axis_names if not _is_tracked(name) or name in _varying_axes(product))
+    sharded = sharded_axes(axis_names, product)
     return jax.lax.psum(product, sharded) if sharded else product  # type: ignore[no-untyped-call]
 
 
