@@ -47,7 +47,7 @@ def render_table(records: Sequence[RunRecord]) -> str:
     cells: dict[tuple[float | None, str], str] = {}
     for group in groups:
         for seeds in group.by_lam("train"):
-            cells[seeds.lam, group.look.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
+            cells[seeds.number, group.look.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
     labels = [group.look.label for group in groups]
     rows = [["λ", *labels], ["---"] * (1 + len(labels))]
     rows.append(["seeds", *(str(len(group.seeds)) for group in groups)])

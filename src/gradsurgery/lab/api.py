@@ -8,6 +8,7 @@ from rich.console import Console
 from gradsurgery.lab.declaration import Problem
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams, specs
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problems import problem as find_problem
 from gradsurgery.lab.references import is_reference
@@ -24,7 +25,7 @@ def sweep(
     *,
     folder: str | Path = "runs",
     methods: Sequence[str | type[Method]] | None = None,
-    lams: str | Sequence[float] | None = None,
+    lams: str | Sequence[Lam] | None = None,
     rhos: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Setting] | None = None,
@@ -46,7 +47,7 @@ def sweep(
         problem: a problem made by ``@lab.problem``, or the name of one of the paper's.
         folder: where the store, checkpoints and reports go.
         methods: names in ``gradsurgery.METHODS``, or classes of your own.
-        lams: weights of the auxiliary loss, as numbers or as text such as ``"0,1e-3:1:7log"``,
+        lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
             ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one.
         seeds: the seeds.
@@ -79,7 +80,6 @@ def sweep(
         scale,
         methods=names,
         lams=weights.values,
-        relative=weights.relative,
         rhos=None if rhos is None else tuple(map(float, rhos)),
         seeds=None if seeds is None else tuple(seeds),
         settings={name: str(value) for name, value in (settings or {}).items()},

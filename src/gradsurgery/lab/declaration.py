@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradsurgery.lab.errors import unknown
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
 
 if TYPE_CHECKING:
@@ -48,12 +49,10 @@ class Scale:
 
     settings: DataclassInstance
     methods: tuple[str, ...]
-    lams: tuple[float, ...]
+    lams: tuple[Lam, ...]
     rhos: tuple[float, ...] = (0.01,)
     """For methods that keep an average by default; empty to project on the current gradient."""
     seeds: tuple[int, ...] = (0,)
-    relative: bool = False
-    """Whether ``lams`` are in units of |g_main| / |g_aux| (``gs.relative``)."""
     alternatives: Mapping[tuple[str, str], DataclassInstance] = field(default_factory=dict)
     """(name, value) -> settings to start from if the user sets this setting to this value. For example
     ``("model", "resnet")``: another model needs another learning rate."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gradsurgery.lab.declaration import Problem, Scale, Task
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import parse_lams
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import Metrics, Run, Setting
 from gradsurgery.lab.settings import kind_of
@@ -38,7 +39,7 @@ def problem(
     aux: str,
     settings: Mapping[str, Setting] | None = None,
     methods: Sequence[str] = ("mixed", "bloop"),
-    lams: str | Sequence[float] = "relative:0.03:3:7log",
+    lams: str | Sequence[Lam] = "relative:0.03:3:7log",
     rhos: Sequence[float] = (0.01,),
     seeds: Sequence[int] = (0,),
     name: str | None = None,
@@ -89,7 +90,6 @@ def problem(
             settings_type(),
             methods=tuple(methods),
             lams=grid.values or (),
-            relative=grid.relative,
             rhos=tuple(map(float, rhos)),
             seeds=tuple(seeds),
         )

@@ -10,9 +10,11 @@ import numpy as np
 
 from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError, unknown
+from gradsurgery.lab.lam import Lam, has_weight, lam_number
 from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.settings import override
+from gradsurgery.relative import relative
 
 _RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
 
@@ -40,43 +42,50 @@ def parse_numbers(text: str) -> tuple[float, ...]:
 class Lams:
     """The λ of a grid, as a user writes them."""
 
-    values: tuple[float, ...] | None
+    values: tuple[Lam, ...] | None
     """None for those of the scale."""
-    relative: bool = False
-    """Whether they are in units of |g_main| / |g_aux|."""
     limit: int | None = None
     """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
 
 
-def parse_lams(lams: str | Iterable[float] | None, scale: Scale | None = None) -> Lams:
+def parse_lams(lams: str | Iterable[Lam] | None, scale: Scale | None = None) -> Lams:
     """Parse λ: numbers and ranges, or ``auto:9`` for an adaptive grid; after ``relative:`` in units of main's gradient.
 
     Args:
-        lams: numbers; or text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``, ``auto:9`` or ``relative:auto:9``;
-            or None for those of the scale.
+        lams: numbers, or ``gs.relative`` of numbers; text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``,
+            ``auto:9`` or ``relative:auto:9``; or None for those of the scale.
         scale: an adaptive grid covers the range of its λ; a relative one begins with 0.03 to 3.
 
     Example:
         >>> parse_lams("relative:0.03:3:3log")
-        Lams(values=(0.03, 0.3, 3.0), relative=True, limit=None)
+        Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=None)
         >>> parse_lams("relative:auto:9")
-        Lams(values=(0.03, 0.3, 3.0), relative=True, limit=9)
+        Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=9)
     """
     if lams is None:
         return Lams(None)
     if not isinstance(lams, str):
-        return Lams(tuple(float(lam) for lam in lams))  # 1 and 1.0 would be two runs
-    relative = lams.startswith("relative:")
+        # 1 and 1.0 would be two runs
+        return Lams(tuple(lam if isinstance(lam, relative) else float(lam) for lam in lams))
     rest = lams.removeprefix("relative:")
+    is_relative = rest != lams
     if not rest.startswith("auto"):
-        return Lams(parse_numbers(rest), relative)
+        return Lams(_with_unit(parse_numbers(rest), is_relative))
     limit = rest.removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
         raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {lams!r}")
-    positive = [] if scale is None or relative else [lam for lam in scale.lams if lam > 0]
-    low, high = (min(positive), max(positive)) if positive else (0.03, 3.0)
-    values = tuple(float(f"{low * (high / low) ** fraction:.3g}") for fraction in START)
-    return Lams(values, relative or not positive or (scale is not None and scale.relative), int(limit))
+    covered = [] if scale is None or is_relative else [lam for lam in scale.lams if has_weight(lam)]
+    is_relative = all(isinstance(lam, relative) for lam in covered)
+    low, high = min(map(lam_number, covered), default=0.03), max(map(lam_number, covered), default=3.0)
+    values = [float(f"{low * (high / low) ** fraction:.3g}") for fraction in START]
+    return Lams(_with_unit(values, is_relative), int(limit))
+
+
+def _with_unit(numbers: Iterable[float], is_relative: bool) -> tuple[Lam, ...]:
+    try:
+        return tuple(relative(number) if is_relative else number for number in numbers)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 START = (0.0, 0.5, 1.0)
@@ -110,8 +119,7 @@ def specs(
     scale: str,
     *,
     methods: Sequence[str] | None = None,
-    lams: Sequence[float] | None = None,
-    relative: bool = False,
+    lams: Sequence[Lam] | None = None,
     rhos: Sequence[float] | None = None,
     seeds: Sequence[float] | None = None,
     settings: Mapping[str, str] | None = None,
@@ -123,14 +131,12 @@ def specs(
     those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
     methods project on the current gradient.
 
-    With ``relative``, each λ of ``lams`` is in units of |g_main| / |g_aux|.
-
     With ``main_alone``, runs of main alone (mixed with λ = 0) are added, one for each seed and once for all methods, if
     the problem can be trained that way.
     """
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
-    all_lams, relative = (defaults.lams, defaults.relative) if lams is None else (lams, relative)
+    all_lams = defaults.lams if lams is None else lams
     all_seeds = _check_seeds(defaults.seeds if seeds is None else seeds)
     for argument, values in (("methods", names), ("lams", all_lams), ("seeds", all_seeds)):
         if not values:
@@ -152,13 +158,13 @@ def specs(
         elif rhos is None and has_average(name):
             method_rhos = defaults.rhos
         for lam, rho, seed in product(method_lams, method_rhos or (None,), all_seeds):
-            main_only = name == "mixed" and lam == 0  # the same run whether λ is relative or not
-            is_relative = relative and lam is not None and not main_only
+            if name == "mixed" and not has_weight(lam):
+                lam = 0.0  # main alone is the same run whether λ is relative or not
             try:
-                make_method(name, lam, rho, relative=is_relative)
+                make_method(name, lam, rho)
             except ValueError as error:
                 raise UserError(str(error)) from error
-            runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, run_settings, is_relative))
+            runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, run_settings))
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
         runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in all_seeds]
     return list({run.key: run for run in runs}.values())

@@ -15,6 +15,7 @@ from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.field_docs import field_docs
 from gradsurgery.lab.function_problem import FunctionProblem
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.settings import kinds_of
@@ -55,7 +56,8 @@ def _grids(problem: Problem) -> Table:
 
 
 def _lams(scale: Scale) -> str:
-    return f"relative {_span(scale.lams)}" if scale.relative else _span(scale.lams)
+    is_relative = any(isinstance(lam, gs.relative) for lam in scale.lams)
+    return "relative " * is_relative + _span([lam_number(lam) for lam in scale.lams])
 
 
 def _span(values: Sequence[float]) -> str:

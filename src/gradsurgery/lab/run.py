@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeAlias
 
+from gradsurgery.lab.lam import Lam, lam_name
 from gradsurgery.method import Method
+from gradsurgery.relative import relative
 
 Setting: TypeAlias = int | float | str | bool
 Metrics: TypeAlias = Mapping[str, float]
@@ -27,15 +29,13 @@ class RunSpec:
     scale: str
     method: str
     """The name of a method in ``gradsurgery.METHODS``, or of your own."""
-    lam: float | None
-    """None for a method without a weight."""
+    lam: Lam | None
+    """A number, or ``gs.relative`` of one; None for a method without a weight."""
     rho: float | None
     """None for a method without an average."""
     seed: int
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """All settings of the problem: those of its scale, with the user's changes."""
-    relative: bool = False
-    """Whether lam is ``gs.relative(lam)``: in units of |g_main| / |g_aux|."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
@@ -46,14 +46,14 @@ class RunSpec:
     @property
     def lam_name(self) -> str:
         """``λ``, or ``relative λ`` for one in units of |g_main| / |g_aux|."""
-        return "relative λ" if self.relative else "λ"
+        return lam_name(self.lam)
 
     @property
     def key(self) -> str:
         """A short identifier, a hash of all fields."""
-        fields = asdict(self)
-        if not self.relative:
-            del fields["relative"]  # keeps the keys of stores that are older than relative λ
+        fields = {**vars(self), "settings": dict(self.settings)}
+        if isinstance(self.lam, relative):
+            fields |= {"lam": self.lam.ratio, "relative": True}
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -82,11 +82,8 @@ class Run:
     """Outputs of the trained model for the report; set it before the end."""
 
     @property
-    def lam(self) -> float | None:
-        """The weight of the auxiliary loss; None for a method without one.
-
-        If ``spec.relative``, it is in units of |g_main| / |g_aux|, which ``method`` converts at every step.
-        """
+    def lam(self) -> Lam | None:
+        """The weight of the auxiliary loss: a number, or ``gs.relative`` of one; None for a method without one."""
         return self.spec.lam
 
     @property

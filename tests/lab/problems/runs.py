@@ -30,7 +30,7 @@ def trace_step(task, run):
     The state must keep its shapes and types.
     """
     params, extra = jax.eval_shape(task._initial_values, seed_key(run.seed))
-    variant = run.method, run.relative
+    variant = run.method
     optimiser = jax.eval_shape(lambda params: task._optimiser_state(variant, params, run.lam, run.rho), params)
     state, batch = TrainingState(params, extra, optimiser), next(task._batches(run.seed, 0))
     next_state = jax.eval_shape(

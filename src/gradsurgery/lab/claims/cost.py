@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, Run
 
 Step = Callable[[Any], Any]
@@ -63,7 +64,7 @@ def _steps(run: Run) -> tuple[Step, Step, tuple[Any, Any]]:
     network = Functional(lambda rngs: Decoder(config, tokens=BYTES, length=length, rngs=rngs))
     params, extra = network.init(jax.random.key(run.seed))
     windows = jax.random.randint(jax.random.key(run.seed + 1), (2, batch, length + 1), 0, 256)
-    lam, adam = float(run.lam or 0.0), optax.adam(2e-3)
+    lam, adam = lam_number(run.lam or 0.0), optax.adam(2e-3)
     surgery = optax.chain(gsj.surgery(run.method), adam)
 
     def loss(params: Any, which: int) -> jax.Array:

@@ -5,14 +5,15 @@ Of a run with losses only the last row is kept, unless its problem draws the cur
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.atomic import replace_file
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.lam import lam_columns
 from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
+from gradsurgery.relative import relative
 
 _SPEC = ("problem", "scale", "method", "lam", "rho", "seed", "relative")
 _JSON = ("settings", "rows")
@@ -46,9 +47,9 @@ def read_records(path: Path) -> list[RunRecord]:
 
 
 def _row(record: RunRecord) -> dict[str, Any]:
-    spec = asdict(record.spec)
-    settings = json.dumps(spec.pop("settings"), sort_keys=True)
-    return {**spec, "settings": settings, "rows": json.dumps([_without_diagnostics(row) for row in _kept(record)])}
+    spec = record.spec
+    columns = {**vars(spec), **lam_columns(spec.lam), "settings": json.dumps(dict(spec.settings), sort_keys=True)}
+    return {**columns, "rows": json.dumps([_without_diagnostics(row) for row in _kept(record)])}
 
 
 def _kept(record: RunRecord) -> tuple[Metrics, ...]:
@@ -62,5 +63,8 @@ def _without_diagnostics(row: Metrics) -> Metrics:
 
 
 def _record(row: dict[str, Any]) -> RunRecord:
-    spec = RunSpec(settings=json.loads(row["settings"]), **{name: row[name] for name in _SPEC})
+    columns = {name: row[name] for name in _SPEC}
+    if columns.pop("relative"):
+        columns["lam"] = relative(columns["lam"])
+    spec = RunSpec(settings=json.loads(row["settings"]), **columns)
     return RunRecord(spec, "done", {}, tuple(json.loads(row["rows"])))

@@ -82,7 +82,7 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        lam = f"{RELATIVE}{spec.lam!r}" if spec.relative else spec.lam
+        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
         plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
         settings = json.dumps(dict(spec.settings), sort_keys=True)
         with self._transaction("IMMEDIATE") as db:
@@ -178,10 +178,7 @@ class Store:
             PROBLEMS[problem].scale(scale)  # reports by this name look for its scales only
         lam: Any = getattr(method, "lam", None)
         rho: Any = getattr(method, "rho", None)
-        is_relative = isinstance(lam, relative)
-        if is_relative:
-            lam = lam.ratio
-        for name, value in (("lam", lam), ("rho", rho)):
+        for name, value in (("lam", lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
         settings = dict(settings or {})
@@ -191,7 +188,7 @@ class Store:
                     f"a recorded run is known by its method's lam and rho and by its settings, but {method!r} has "
                     f"another hyperparameter: add {item.name} to settings"
                 )
-        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings, is_relative)
+        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings)
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
             db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))

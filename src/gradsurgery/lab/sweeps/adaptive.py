@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from gradsurgery.lab.lam import has_weight, lam_number, with_number
 from gradsurgery.lab.reports.looks import Variant, variant_of
 from gradsurgery.lab.reports.region import LossRange
 from gradsurgery.lab.reports.series import Point, final_point, is_main_alone
@@ -51,18 +52,19 @@ def _next_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: 
     alone = _mean_point([record for record in records if is_main_alone(record.spec)])
     variants: dict[Variant, dict[int, RunSpec]] = {}
     for run in runs:
-        if run.lam:
+        if has_weight(run.lam):
             variants.setdefault(variant_of(run), {})[run.seed] = run
     next_runs: list[RunSpec] = []
     for variant, by_seed in variants.items():
         by_lam: dict[float, list[RunRecord]] = {}
         for record in records:
-            if record.spec.lam and variant_of(record.spec) == variant:
-                by_lam.setdefault(record.spec.lam, []).append(record)
+            lam = record.spec.lam
+            if lam is not None and has_weight(lam) and variant_of(record.spec) == variant:
+                by_lam.setdefault(lam_number(lam), []).append(record)
         points = {lam: _mean_point(same_lam) for lam, same_lam in by_lam.items()}
-        lam = next_lam({0.0: alone, **points} if alone else points) if len(points) < max_lams else None
-        if lam is not None:
-            next_runs += [replace(run, lam=lam) for run in by_seed.values()]
+        number = next_lam({0.0: alone, **points} if alone else points) if len(points) < max_lams else None
+        if number is not None:
+            next_runs += [replace(run, lam=with_number(run.lam, number)) for run in by_seed.values() if run.lam]
     return next_runs
 
 

@@ -5,13 +5,14 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, RunSpec
 
 
 def describe(run: RunSpec) -> str:
     """Method, λ, ρ and seed of a run, for one line."""
     parts = [run.method]
-    parts += [f"{run.lam_name}={run.lam:.3g}"] if run.lam is not None else []
+    parts += [f"{run.lam_name}={lam_number(run.lam):.3g}"] if run.lam is not None else []
     parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
     return " ".join([*parts, f"seed {run.seed}"])
 

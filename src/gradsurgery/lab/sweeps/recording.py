@@ -30,7 +30,7 @@ def record_start(spec: RunSpec, store: Store, options: TrainingOptions, environm
 
 def make_run(spec: RunSpec, folder: Path, options: TrainingOptions, flush: Callable[[], None] | None = None) -> Run:
     """The run as its training function sees it."""
-    method = make_method(spec.method, spec.lam, spec.rho, relative=spec.relative)
+    method = make_method(spec.method, spec.lam, spec.rho)
     run = Run(spec, method, folder, checkpoint_every=options.checkpoint_every)
     if flush is not None:
         run.flush = flush

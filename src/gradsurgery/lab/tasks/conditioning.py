@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from gradsurgery.lab.lam import has_weight, lam_number
 from gradsurgery.lab.problems.conditioning import Settings
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.train.training import Training
@@ -78,7 +79,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     plane.set(xlabel="a", ylabel="b", title="trajectories, one for each λ")
     plane.legend(frameon=False)
 
-    weighted = [record for record in records if record.spec.lam and not record.spec.relative]
+    weighted = [record for record in records if has_weight(record.spec.lam) and record.spec.lam_name == "λ"]
     if weighted:
         _draw_iterations(needed, weighted)
     return {"conditioning": figure}
@@ -91,13 +92,13 @@ def _draw_iterations(axes: "Axes", records: Sequence[RunRecord]) -> None:
     for name in dict.fromkeys(record.spec.method for record in records):
         same_method = [record for record in records if record.spec.method == name]
         axes.plot(
-            [float(record.spec.lam or 0) for record in same_method],
+            [lam_number(record.spec.lam or 0.0) for record in same_method],
             [record.final["iterations"] for record in same_method],
             look(name).marker,
             color=look(name).colour,
             label=f"{name}, measured",
         )
-    swept = [float(record.spec.lam or 0) for record in records]
+    swept = [lam_number(record.spec.lam or 0.0) for record in records]
     lams = np.geomspace(min(swept), max(swept), 100)
     rate = float(records[0].spec.settings["learning_rate"])
     with np.errstate(divide="ignore", invalid="ignore"):

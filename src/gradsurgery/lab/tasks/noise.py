@@ -14,6 +14,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problems.noise import BATCH, Settings
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 from gradsurgery.lab.train.chunked import ChunkedTask
+from gradsurgery.relative import relative
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,7 @@ class Noise(ChunkedTask):
 
     def start(self, run: RunSpec) -> tuple[Any, list[Metrics]]:
         """Draw both gradients, once for all sigmas."""
-        if run.relative:
+        if isinstance(run.lam, relative):
             raise UserError("noise draws many gradients at one λ, so λ cannot be relative to their lengths")
         main, aux = jax.random.normal(jax.random.key(run.seed), (2, self._dimension))
         return {"main": main, "aux": aux}, []

@@ -9,11 +9,13 @@ import numpy as np
 import optax
 
 import gradsurgery.jax as gsj
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Metrics, RunSpec
 from gradsurgery.lab.train.chunked import ChunkedTask, Outcome
 from gradsurgery.lab.train.prefetch import Prefetcher
 from gradsurgery.lab.train.sharding import Placement
+from gradsurgery.relative import relative
 
 Tree = Any
 Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
@@ -21,11 +23,18 @@ Loss = Callable[[Tree, Tree, Tree, Tree], tuple[jax.Array, Tree]]
 Batches = Callable[[int, int], Iterator[Tree]]
 """(seed, start) -> the batches from step ``start`` on, one per step, made on the host."""
 Evaluation = Mapping[str, Any]
-Variant = tuple[str, bool]
-"""A method's name, and whether its λ is relative: what a step is compiled for."""
 
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}
 """On a CPU, optimising the random numbers of a residual network takes seven times as long to compile."""
+
+
+def _relative_from_ratio(_: None, ratios: Sequence[Any]) -> relative:
+    lam = object.__new__(relative)  # unchecked: jax also rebuilds trees with placeholders as their leaves
+    object.__setattr__(lam, "ratio", ratios[0])
+    return lam
+
+
+jax.tree_util.register_pytree_node(relative, lambda lam: ((lam.ratio,), None), _relative_from_ratio)  # λ is traced
 
 
 class TrainingState(NamedTuple):
@@ -98,7 +107,7 @@ class Training(ChunkedTask):
         else:
             params, extra = self._initial(key)
             metrics = self._evaluate(params, extra, self._data)
-        state = TrainingState(params, extra, self._init_optimiser(_variant(run), params, run.lam, run.rho))
+        state = TrainingState(params, extra, self._init_optimiser(run.method, params, run.lam, run.rho))
         return state, [_row(0, {**metrics, **diagnostics(state)})]
 
     def advance(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, list[Metrics]]:
@@ -116,10 +125,10 @@ class Training(ChunkedTask):
 
     def _advance_in_loop(self, run: RunSpec, state: TrainingState, chunk: int) -> tuple[TrainingState, Evaluation]:
         batches = self._placement.place_batches(self._stacked_batches(run.seed, chunk), axis=1)
-        return self._loop(_variant(run), state, self._data, batches, run.lam, run.rho)
+        return self._loop(run.method, state, self._data, batches, run.lam, run.rho)
 
     def _loop_and_evaluate(
-        self, method: Variant, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
+        self, method: str, state: TrainingState, data: Tree, batches: Tree, lam: Any, rho: Any
     ) -> tuple[TrainingState, Evaluation]:
         state, _ = jax.lax.scan(
             lambda state, batch: (self._next_state(method, state, data, batch, lam, rho), None), state, batches
@@ -137,7 +146,7 @@ class Training(ChunkedTask):
         previous = None
         for batch in self._chunk_batches(run, chunk):
             batch = self._placement.place_local_batch(batch)
-            state, done = self._step(_variant(run), state, self._data, batch, run.lam, run.rho)
+            state, done = self._step(run.method, state, self._data, batch, run.lam, run.rho)
             # stay one step ahead of the device, not more: each batch takes memory there
             jax.block_until_ready(previous)  # type: ignore[no-untyped-call]
             previous = done
@@ -155,7 +164,7 @@ class Training(ChunkedTask):
             self._unfinished = run, chunk + 1, batches
 
     def _take_step(
-        self, method: Variant, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
+        self, method: str, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
     ) -> tuple[TrainingState, jax.Array]:
         """Return the next state, and a value to wait for: the state itself is donated to the next step."""
         state = self._next_state(method, state, data, batch, lam, rho)
@@ -164,7 +173,7 @@ class Training(ChunkedTask):
     # both
 
     def _next_state(
-        self, method: Variant, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
+        self, method: str, state: TrainingState, data: Tree, batch: Tree, lam: Any, rho: Any
     ) -> TrainingState:
         extra, gradients = state.extra, []
         for loss in self._losses:
@@ -179,18 +188,13 @@ class Training(ChunkedTask):
         params, extra = self._placement.place_state(self._init(jax.random.wrap_key_data(key)))
         return params, extra
 
-    def _optimiser_state(self, method: Variant, params: Tree, lam: Any, rho: Any) -> Tree:
+    def _optimiser_state(self, method: str, params: Tree, lam: Any, rho: Any) -> Tree:
         """Called inside jit, so that no device has to hold all of a sharded state."""
         return self._placement.place_state(self._transformation(method, lam, rho).init(params))
 
-    def _transformation(self, method: Variant, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
-        name, relative = method
-        surgery = gsj.surgery(make_method(name, lam, rho, relative=relative), measure=True)
-        return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam))
-
-
-def _variant(run: RunSpec) -> Variant:
-    return run.method, run.relative
+    def _transformation(self, method: str, lam: Any, rho: Any) -> optax.GradientTransformationExtraArgs:
+        surgery = gsj.surgery(make_method(method, lam, rho), measure=True)
+        return optax.chain(surgery, self._optimiser(0.0 if lam is None else lam_number(lam)))
 
 
 def seed_key(seed: int) -> np.ndarray[Any, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from gradsurgery.lab.claims.claim import BySeed, Statistic
 from gradsurgery.lab.claims.fronts import hypervolume_lead, main_at_equal_aux
 from gradsurgery.lab.claims.rule import Rule
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, RunRecord
 
 SMALLEST_LEAD = 0.02
@@ -56,7 +57,9 @@ def worst_of(value: Callable[[Metrics], float], method: str | None = None) -> Ca
         for record in records:
             if method in (None, record.spec.method):
                 seed = record.spec.seed
-                values[seed] = max(values.get(seed, 0.0), value({**record.final, "lam": record.spec.lam or 0.0}))
+                values[seed] = max(
+                    values.get(seed, 0.0), value({**record.final, "lam": lam_number(record.spec.lam or 0.0)})
+                )
         return values
 
     return measure

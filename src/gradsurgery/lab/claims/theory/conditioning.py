@@ -11,6 +11,7 @@ import numpy as np
 import gradsurgery as gs
 from gradsurgery.lab.claims.theory.descent import Array, descend
 from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Metrics, Run
 
@@ -46,7 +47,7 @@ def condition_number(method: gs.Method, theta: Array) -> float:
 )
 def conditioning(run: Run) -> Iterator[Metrics]:
     """The condition number at a random point, and where descent from it ends."""
-    lam = float(run.lam or 0.0)
+    lam = lam_number(run.lam or 0.0)
     start = np.random.default_rng(run.seed).uniform(0.2, 2.0, size=2)
     method = make_method(run.spec.method, lam, None)
     a, b = descend(method, gradients, start, ETA, int(run.settings["steps"]))[-1]

@@ -7,6 +7,7 @@ import numpy as np
 import gradsurgery as gs
 from gradsurgery.lab.claims.theory.descent import Array, Gradients, descend
 from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, Run
 
 norm = np.linalg.norm
@@ -36,7 +37,7 @@ def opposition(run: Run) -> Iterator[Metrics]:
     steps = int(run.settings["steps"])
     bloop, descent = (
         descend(method, opposed(curvature), start, 0.05, steps)
-        for method in (gs.bloop(lam=float(run.lam or 0.0), rho=None), gs.mixed(lam=0.0))
+        for method in (gs.bloop(lam=lam_number(run.lam or 0.0), rho=None), gs.mixed(lam=0.0))
     )
     fall = (bloop[-1] ** 2 @ curvature) / (start**2 @ curvature)
     yield {"step": steps, "distance": norm(bloop - descent, axis=1).max() / norm(start), "fall": fall}

@@ -13,6 +13,7 @@ import numpy as np
 import gradsurgery as gs
 from gradsurgery.lab.claims.theory.descent import Array
 from gradsurgery.lab.function_problem import problem
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, Run
 
 norm = np.linalg.norm
@@ -89,7 +90,7 @@ class Torus:
 )
 def stationary(run: Run) -> Iterator[Metrics]:
     """Both directions of Proposition 1, for a random aim."""
-    rng, lam = np.random.default_rng(run.seed), float(run.lam or 0.0)
+    rng, lam = np.random.default_rng(run.seed), lam_number(run.lam or 0.0)
     torus = Torus(rng.normal(size=4))
     points = torus.draw_points(rng, int(run.settings["points"]))
     gradient, optimality = np.max([torus.stationarity(theta, lam) for theta in points], axis=0)
