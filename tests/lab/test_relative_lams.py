@@ -8,12 +8,14 @@ import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import parse_lams, specs
-from gradsurgery.lab.problems import PROBLEMS
+from gradsurgery.lab.find import find_problem
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.notation import parse_lams
 from gradsurgery.lab.reports.figures import draw_mixed_loss
 from gradsurgery.lab.reports.series import group_runs
 from gradsurgery.lab.run import RunRecord, RunSpec
-from tests.lab.train.regression import REGRESSION
+from tests.lab.sweep.toy import install
+from tests.paper.training.regression import REFERENCE
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -126,7 +128,7 @@ def test_a_problem_that_names_no_lams_is_swept_over_relative_ones(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line_takes_relative_lams(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(PROBLEMS, "regression", REGRESSION)
+    install(monkeypatch.setitem, "regression", REFERENCE)
     command = ["sweep", "regression", "--methods", "bloop", "--workers", "0", "--folder", str(tmp_path)]
     assert main([*command, "--lams", "relative:0.1,1"]) == 0
     assert main([*command, "--lams", "0.1"]) == 0
@@ -139,9 +141,8 @@ def test_the_command_line_takes_relative_lams(tmp_path, capsys, monkeypatch):
 
 
 def test_a_grid_of_relative_lams():
-    lams = parse_lams("relative:0.03:3:3log")
-    grid = {"methods": ["bloop", "cosine"], "seeds": [0], "lams": lams.values}
-    runs = specs(PROBLEMS["lipschitz"], "demo", **grid)
+    grid = {"methods": ["bloop", "cosine"], "seeds": [0], "lams": parse_lams("relative:0.03:3:3log")}
+    runs = specs(find_problem("lipschitz"), "demo", **grid)
     assert [(run.method, run.lam) for run in runs] == [
         *(("bloop", gs.relative(ratio)) for ratio in (0.03, 0.3, 3.0)), ("cosine", None),
     ]  # fmt: skip

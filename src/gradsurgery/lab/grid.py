@@ -1,46 +1,22 @@
-"""Grids: parse the notation of the command line, and expand a grid into runs."""
+"""Expand a grid of methods, λ, ρ and seeds into runs."""
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
-
-from gradsurgery.lab.declaration import Problem, Scale
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.lam import Lam, has_weight, lam_number
+from gradsurgery.lab.lam import Lam, has_weight, lam_number, with_number
 from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method
-from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.notation import parse_lams
+from gradsurgery.lab.problem import Problem, Scale
+from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.settings import override
 from gradsurgery.relative import relative
-
-_RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
-
-
-def parse_numbers(text: str) -> tuple[float, ...]:
-    """Parse a comma-separated list of numbers and ranges.
-
-    Example:
-        >>> parse_numbers("0,1e-2:1:3log")
-        (0.0, 0.01, 0.1, 1.0)
-        >>> parse_numbers("0:1:5")
-        (0.0, 0.25, 0.5, 0.75, 1.0)
-    """
-    values: list[float] = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        match = _RANGE.fullmatch(item)
-        try:
-            values += _expand(match) if match else [float(item)]
-        except ValueError as error:
-            raise UserError(f"a grid is numbers and ranges such as 0,0.1 or 1e-4:1:9log, but got {item!r}") from error
-    return tuple(dict.fromkeys(values))
 
 
 @dataclass(frozen=True)
 class Lams:
-    """The λ of a grid, as a user writes them."""
+    """The λ of a grid."""
 
     values: tuple[Lam, ...] | None
     """None for those of the scale."""
@@ -48,8 +24,12 @@ class Lams:
     """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
 
 
-def parse_lams(lams: str | Iterable[Lam] | None, scale: Scale | None = None) -> Lams:
-    """Parse λ: numbers and ranges, or ``auto:9`` for an adaptive grid; after ``relative:`` in units of main's gradient.
+START = (0.0, 0.5, 1.0)
+"""Where an adaptive grid begins, as fractions of its range on a logarithmic scale."""
+
+
+def choose_lams(lams: str | Iterable[Lam] | None, scale: Scale) -> Lams:
+    """The λ that a user asks for.
 
     Args:
         lams: numbers, or ``gs.relative`` of numbers; text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``,
@@ -57,72 +37,32 @@ def parse_lams(lams: str | Iterable[Lam] | None, scale: Scale | None = None) -> 
         scale: an adaptive grid covers the range of its λ; a relative one begins with 0.03 to 3.
 
     Example:
-        >>> parse_lams("relative:0.03:3:3log")
-        Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=None)
-        >>> parse_lams("relative:auto:9")
+        >>> choose_lams("relative:auto:9", Scale(lams=(0.1,)))
         Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=9)
     """
     if lams is None:
         return Lams(None)
-    if not isinstance(lams, str):
-        # 1 and 1.0 would be two runs
-        return Lams(tuple(lam if isinstance(lam, relative) else float(lam) for lam in lams))
-    rest = lams.removeprefix("relative:")
-    is_relative = rest != lams
-    if not rest.startswith("auto"):
-        return Lams(_with_unit(parse_numbers(rest), is_relative))
-    limit = rest.removeprefix("auto:")
+    if not isinstance(lams, str) or not lams.removeprefix("relative:").startswith("auto"):
+        return Lams(parse_lams(lams))
+    limit = lams.removeprefix("relative:").removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
         raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {lams!r}")
-    covered = [] if scale is None or is_relative else [lam for lam in scale.lams if has_weight(lam)]
-    is_relative = all(isinstance(lam, relative) for lam in covered)
-    low, high = min(map(lam_number, covered), default=0.03), max(map(lam_number, covered), default=3.0)
+    covered = [] if lams.startswith("relative:") else [lam for lam in scale.lams if has_weight(lam)]
+    covered = covered or [relative(0.03), relative(3.0)]
+    low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
     values = [float(f"{low * (high / low) ** fraction:.3g}") for fraction in START]
-    return Lams(_with_unit(values, is_relative), int(limit))
-
-
-def _with_unit(numbers: Iterable[float], is_relative: bool) -> tuple[Lam, ...]:
-    try:
-        return tuple(relative(number) if is_relative else number for number in numbers)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-START = (0.0, 0.5, 1.0)
-"""Where an adaptive grid begins, as fractions of its range on a logarithmic scale."""
-
-
-def _expand(match: re.Match[str]) -> list[float]:
-    low, high, count = float(match["low"]), float(match["high"]), int(match["count"])
-    if not match["log"]:
-        return [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
-    if min(low, high) <= 0:
-        raise UserError(
-            f"both ends of a logarithmic range must be above 0, but got {match[0]}; add 0 as an item: 0,..."
-        )
-    exponents = [math.log10(low) + (math.log10(high) - math.log10(low)) * k / max(count - 1, 1) for k in range(count)]
-    return [float(f"{10**exponent:.12g}") for exponent in exponents]
-
-
-def powers_of_ten(low: float, high: float, count: int) -> tuple[float, ...]:
-    """Numbers from 10^low to 10^high, evenly spaced on a logarithmic scale.
-
-    Example:
-        >>> powers_of_ten(-1, 1, 3)
-        (0.1, 1.0, 10.0)
-    """
-    return tuple(float(10**exponent) for exponent in np.linspace(low, high, count))
+    return Lams(tuple(with_number(covered[0], value) for value in values), int(limit))
 
 
 def specs(
     problem: Problem,
-    scale: str,
+    scale: str | None = None,
     *,
     methods: Sequence[str] | None = None,
     lams: Sequence[Lam] | None = None,
     rhos: Sequence[float] | None = None,
     seeds: Sequence[float] | None = None,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, Setting] | None = None,
     main_alone: bool = False,
 ) -> list[RunSpec]:
     """List the runs of a sweep, method by method. Arguments that are None come from the scale.
@@ -134,6 +74,7 @@ def specs(
     With ``main_alone``, runs of main alone (mixed with λ = 0) are added, one for each seed and once for all methods, if
     the problem can be trained that way.
     """
+    scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
     all_lams = defaults.lams if lams is None else lams
@@ -147,7 +88,7 @@ def specs(
     if rhos and not (problem.uses_rho and any(has_hyperparameter(name, "rho") for name in names)):
         raise UserError(f"rho has no effect on {problem.name} with {', '.join(names)}: leave it out")
     changes = settings or {}
-    run_settings = asdict(override(defaults.settings_for(changes), changes, problem.name))
+    run_settings = override(defaults.settings_for(changes), changes, problem.name)
 
     runs = []
     for name in names:

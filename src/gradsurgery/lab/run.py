@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gradsurgery.lab.lam import Lam, lam_name
 from gradsurgery.method import Method
@@ -69,8 +69,12 @@ class Run:
     spec: RunSpec
     method: Method
     """The method to train with, for example ``bloop(lam=0.1, rho=0.01)``."""
+    settings: Any
+    """All settings of the problem: a mapping by name, or an instance of the problem's dataclass."""
     folder: Path
     """Kept until the run is done, across restarts: save here what a restart needs, and look for it at the start."""
+    data_dir: Path | None = None
+    """A folder with datasets, from ``--data-dir``."""
     checkpoint_every: float = 60.0
     """Seconds between two checkpoints, from ``--checkpoint-every``."""
     flush: Callable[[], None] = _do_nothing
@@ -78,6 +82,8 @@ class Run:
     must not be ahead of its rows."""
     progress: float = 0.0
     """The fraction of the run that is trained, for the progress bar; set it if you know it."""
+    device: str = ""
+    """The device that trains the run, for its record; set it if you know it."""
     samples: "tuple[Sample, ...]" = ()
     """Outputs of the trained model for the report; set it before the end."""
 
@@ -95,11 +101,6 @@ class Run:
     def seed(self) -> int:
         """The seed for initialisation and data order."""
         return self.spec.seed
-
-    @property
-    def settings(self) -> Mapping[str, Setting]:
-        """All settings of the problem."""
-        return self.spec.settings
 
 
 @dataclass(frozen=True)
