@@ -72,7 +72,7 @@ def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path
     torch.set_num_threads(1)
     gc.freeze()  # find_parallel_setup() searches all live objects: skip those of torch itself
     store = f"file://{folder / 'store'}"
-    dist.init_process_group("gloo", store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=300))
     for number, task in enumerate(tasks.values()):
         torch.save(task(rank), folder / f"{number}.{rank}")
         dist.barrier()

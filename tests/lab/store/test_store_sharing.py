@@ -40,7 +40,7 @@ def run_together(processes):
     """Let the processes go at the same time, and return what each prints."""
     for process in processes:
         go(process)
-    printed = [process.communicate(timeout=60)[0].split() for process in processes]
+    printed = [process.communicate(timeout=600)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes)
     return printed
 

@@ -307,7 +307,7 @@ def test_ctrl_c_and_a_kill_of_the_driver_continue_with_the_same_numbers(cluster,
             while process.poll() is None and len(stored_rows()) < known + 5:
                 time.sleep(0.1)
             os.kill(process.pid, kill)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=600)
         if kill == signal.SIGINT:
             assert process.returncode == 130, errors
             assert errors.endswith("gradsurgery: stopped; the same command continues\n")

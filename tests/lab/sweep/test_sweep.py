@@ -199,10 +199,9 @@ def run_together(commands):
 
 
 def kill_after_rows(command, folder):
-    """Start the command, and kill it 0.8 s after it has recorded something."""
+    """Start the command, and kill it as soon as it has recorded something."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         wait_for_rows(folder, process)
-        time.sleep(0.8)
         assert process.poll() is None, "the sweep ended before it could be killed: make it longer"
         os.kill(process.pid, signal.SIGKILL)
 
