@@ -21,13 +21,13 @@ docs: setup
 	$(bin)/sphinx-build -q -W --keep-going --fresh-env docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-pareto: .venv/lab
+pareto: .venv/paper
 	$(bin)/gradsurgery sweep lipschitz
 
 bench: setup
 	$(bin)/python -m benchmarks
 
-.venv/dev .venv/lab: pyproject.toml
+.venv/dev .venv/paper: pyproject.toml
 	python3 -m venv .venv
 	$(install) '.[$(@F)]'
 	touch $@

@@ -17,11 +17,12 @@ from threadpoolctl import threadpool_limits
 import gradsurgery as gs
 import gradsurgery.jax as gsj
 from benchmarks.harness import Measure, Plan
-from gradsurgery.lab.data.shuffle import epoch_batches
+from gradsurgery.lab.find import find_problem as problem
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problems import problem
-from gradsurgery.lab.tasks import lipschitz, mlp
-from gradsurgery.lab.train.training import Training
+from gradsurgery.paper.data.shuffle import epoch_batches
+from gradsurgery.paper.lipschitz import train as lipschitz
+from gradsurgery.paper.models import mlp
+from gradsurgery.paper.training.training import Training
 
 
 def measure(plan: Plan) -> list[Measure]:

@@ -169,7 +169,7 @@ def jax_transformer(plan: Plan) -> tuple[Any, Callable[[Any], jax.Array], Callab
 
 def jax_mlp() -> tuple[Any, Callable[[Any], jax.Array], Callable[[Any], jax.Array]]:
     """As in PyTorch."""
-    from gradsurgery.lab.tasks.mlp import cross_entropy, init
+    from gradsurgery.paper.models.mlp import cross_entropy, init
 
     params = init(jax.random.key(0), 784, 10)
     images = jax.random.normal(jax.random.key(1), (2, 256, 784))

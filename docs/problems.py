@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradsurgery.lab.claims.records import read_records
+from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.problems import PROBLEMS
 from gradsurgery.lab.reports.comparison import compare
 from gradsurgery.lab.reports.figures import draw_fronts, draw_mixed_loss, paper_style
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.series import group_runs
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.paper.claims.records import read_records
 
 DOCS = Path(__file__).parent
 SCALE = "laptop"
@@ -32,7 +32,7 @@ FIGURES = {
 
 def recorded_runs(problem: str) -> list[RunRecord]:
     """The runs of a problem with the settings of its scale."""
-    settings = specs(PROBLEMS[problem], SCALE)[0].settings
+    settings = specs(find_problem(problem), SCALE)[0].settings
     records = read_records(DOCS / "claims" / "records.parquet")
     return [
         record
@@ -47,7 +47,7 @@ def render_table(records: Sequence[RunRecord]) -> str:
     cells: dict[tuple[float | None, str], str] = {}
     for group in groups:
         for seeds in group.by_lam("train"):
-            cells[seeds.lam, group.look.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
+            cells[seeds.number, group.look.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
     labels = [group.look.label for group in groups]
     rows = [["λ", *labels], ["---"] * (1 + len(labels))]
     rows.append(["seeds", *(str(len(group.seeds)) for group in groups)])
@@ -78,7 +78,7 @@ def draw_figures(folder: Path) -> None:
         for name, wanted in FIGURES.items():
             if not (records := recorded_runs(name)):
                 continue
-            groups, draw = group_runs(records), PROBLEMS[name].draw
+            groups, draw = group_runs(records), find_problem(name).draw
             figures = {"fronts": draw_fronts(groups), "mixed-loss": draw_mixed_loss(groups)}
             figures |= draw(records) if draw else {}
             for figure in wanted:

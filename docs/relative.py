@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gradsurgery.lab import Store
+from gradsurgery.lab.lam import has_weight
 from gradsurgery.lab.reports.comparison import compare
 from gradsurgery.lab.reports.pareto import front
 from gradsurgery.lab.reports.series import Series, group_runs, is_main_alone, loss_point
@@ -26,7 +27,7 @@ def main(folder: str, problem: str, scale: str = "demo") -> None:
         records = store.select(problem, scale)
     table = Table("method", "losses", "hypervolume", "useful λ", box=None)
     for name in sorted({record.spec.method for record in records}):
-        of_method = [record for record in records if record.spec.method == name and record.spec.lam]
+        of_method = [record for record in records if record.spec.method == name and has_weight(record.spec.lam)]
         for split in ("train", "test"):
             results = {result.label: result for result in compare(of_method, split).results}
             for group in group_runs(of_method):

@@ -8,8 +8,9 @@ import pytest
 import gradsurgery as gs
 from gradsurgery.lab import method
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import parse_numbers, specs
-from gradsurgery.lab.problems import PROBLEMS, problem
+from gradsurgery.lab.find import find_problem as problem
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.notation import parse_numbers
 
 
 @pytest.mark.parametrize(
@@ -93,10 +94,7 @@ LAST_KEYS = {
 
 def test_keys_of_stored_runs_stay_valid():
     """The key of the last run of each default grid, as stores have it."""
-    keys = {
-        name: {scale: specs(declared, scale)[-1].key for scale in declared.scales}
-        for name, declared in PROBLEMS.items()
-    }
+    keys = {name: {scale: specs(problem(name), scale)[-1].key for scale in problem(name).scales} for name in LAST_KEYS}
     assert keys == LAST_KEYS
 
 
@@ -180,5 +178,6 @@ def test_an_unknown_problem_or_scale_names_the_nearest():
 def test_problems_are_light_to_import():
     """``gradsurgery list`` and errors in the arguments must not wait for these."""
     heavy = {"jax", "optax", "flax", "datasets", "matplotlib", "torch", "sklearn"}
-    code = f"import sys, gradsurgery.lab.problems, gradsurgery.lab.grid; print(sorted({heavy} & set(sys.modules)))"
+    load = "from gradsurgery import lab; [lab.find_problem(name) for name in lab.installed_problems()]"
+    code = f"import sys; {load}; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -49,7 +49,7 @@ def gradsurgery(tmp_path_factory):
     def run(*arguments):
         command = [sys.executable, "-m", "gradsurgery.lab.cli", *arguments]
         result = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
         assert result.returncode == 0, result.stderr
         return result.stdout

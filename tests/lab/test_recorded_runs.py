@@ -39,7 +39,7 @@ def test_a_recorded_run_may_have_a_relative_lam(tmp_path):
         run.log(step=0, main_train=1.0, aux_train=1.0)
     with lab.Store(tmp_path) as store:
         (record,) = store.select("mine")
-    assert (record.spec.lam, record.spec.relative, record.spec.rho) == (0.3, True, 0.01)
+    assert (record.spec.lam, record.spec.rho) == (gs.relative(0.3), 0.01)
 
 
 def test_a_recorded_run_of_a_problem_of_the_paper_has_one_of_its_scales(tmp_path):

@@ -8,12 +8,14 @@ import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.grid import parse_lams, specs
-from gradsurgery.lab.problems import PROBLEMS
+from gradsurgery.lab.find import find_problem
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.notation import parse_lams
 from gradsurgery.lab.reports.figures import draw_mixed_loss
 from gradsurgery.lab.reports.series import group_runs
 from gradsurgery.lab.run import RunRecord, RunSpec
-from tests.lab.train.regression import REGRESSION
+from tests.lab.sweep.toy import install
+from tests.paper.training.regression import REFERENCE
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -29,7 +31,7 @@ def walk(run):
 
 
 def test_a_relative_lam_is_another_run_and_survives_the_store(tmp_path):
-    plain, relative = (RunSpec("mine", "default", "mixed", 0.3, None, 0, relative=flag) for flag in (False, True))
+    plain, relative = (RunSpec("mine", "default", "mixed", lam, None, 0) for lam in (0.3, gs.relative(0.3)))
     assert plain.key != relative.key
     with lab.Store(tmp_path) as store:
         for spec in (plain, relative):
@@ -41,9 +43,9 @@ def test_a_relative_lam_is_another_run_and_survives_the_store(tmp_path):
 
 
 def test_main_alone_is_one_run_beside_a_relative_grid():
-    runs = specs(walk, "default", lams=[0.0, 0.3], relative=True, main_alone=True)
-    assert [(run.method, run.lam, run.relative) for run in runs] == [
-        ("mixed", 0.0, False), ("mixed", 0.3, True), ("bloop", 0.0, True), ("bloop", 0.3, True),
+    runs = specs(walk, "default", lams=[gs.relative(0.0), gs.relative(0.3)], main_alone=True)
+    assert [(run.method, run.lam) for run in runs] == [
+        ("mixed", 0.0), ("mixed", gs.relative(0.3)), ("bloop", gs.relative(0.0)), ("bloop", gs.relative(0.3)),
     ]  # fmt: skip
 
 
@@ -60,14 +62,18 @@ def test_stored_runs_are_in_the_order_of_their_lams(tmp_path):
                 with store.run(problem="mine", method=gs.mixed(lam=spec_lam)) as run:
                     run.log(step=0, main_train=1.0)
         specs = [record.spec for record in store.select("mine")]
-    assert [(spec.relative, spec.lam) for spec in specs] == [(flag, lam) for flag in (False, True) for lam in lams]
+    assert [spec.lam for spec in specs] == [*lams, *map(gs.relative, lams)]
 
 
-def finished_runs(method, lams, *, relative=True):
-    specs = [RunSpec("mine", "default", method, lam, None, 0, relative=relative) for lam in lams]
+def finished_runs(method, lams, *, unit=gs.relative):
     return [
-        RunRecord(spec, "done", {}, ({"step": 0, "main_train": 1 + spec.lam, "aux_train": 1 - spec.lam, "bleu": 3.0},))
-        for spec in specs
+        RunRecord(
+            RunSpec("mine", "default", method, unit(lam), None, 0),
+            "done",
+            {},
+            ({"step": 0, "main_train": 1 + lam, "aux_train": 1 - lam, "bleu": 3.0},),
+        )
+        for lam in lams
     ]
 
 
@@ -75,16 +81,16 @@ def finished_runs(method, lams, *, relative=True):
 @pytest.mark.parametrize("methods", [("mixed",), ("bloop", "mixed")])
 def test_main_alone_is_no_series_beside_mixed_with_relative_lams(methods, lams):
     records = [
-        *finished_runs("mixed", [0.0], relative=False),
+        *finished_runs("mixed", [0.0], unit=float),
         *(record for method in methods for record in finished_runs(method, lams)),
     ]
     groups = group_runs(records)
     assert [group.look.label for group in groups] == list(methods)
-    assert all(record.spec.relative for group in groups for record in group.records)
+    assert all(isinstance(record.spec.lam, gs.relative) for group in groups for record in group.records)
 
 
 def test_a_report_says_that_lams_are_relative(tmp_path):
-    alone = finished_runs("mixed", [0.0], relative=False)
+    alone = finished_runs("mixed", [0.0], unit=float)
     both = [*finished_runs("mixed", [0.1, 0.3]), *finished_runs("bloop", [0.1, 0.3])]
     page = lab.report([*alone, *both], tmp_path).read_text()
     assert "<dt>Relative λ</dt><dd>0.1, 0.3</dd>" in page
@@ -92,53 +98,53 @@ def test_a_report_says_that_lams_are_relative(tmp_path):
     assert '<th scope="col">relative λ</th><th scope="col">bleu</th>' in page
     assert r'"lam_name":"relative \u03bb"' in page
     assert r'"lam":"relative \u03bb = 0.1"' in page
-    page = lab.report([*alone, *both, *finished_runs("bloop", [0.5], relative=False)], tmp_path).read_text()
+    page = lab.report([*alone, *both, *finished_runs("bloop", [0.5], unit=float)], tmp_path).read_text()
     assert "<dt>λ</dt><dd>0.5</dd>" in page
     assert r'"lam_name":"\u03bb"' in page
 
 
 def test_the_axis_of_a_figure_says_that_lams_are_relative():
-    for relative, label in ((True, r"relative $\lambda$"), (False, r"$\lambda$")):
-        figure = draw_mixed_loss(group_runs(finished_runs("bloop", [0.1, 0.3], relative=relative)))
+    for unit, label in ((gs.relative, r"relative $\lambda$"), (float, r"$\lambda$")):
+        figure = draw_mixed_loss(group_runs(finished_runs("bloop", [0.1, 0.3], unit=unit)))
         assert {panel.get_xlabel() for panel in figure.axes} == {label}
 
 
-def test_absolute_runs_keep_the_keys_that_they_had():
-    assert RunSpec("lipschitz", "demo", "bloop", 0.1, 0.03, 0, {"epochs": 3}).key == "2e685e282e2c6666"
+def test_stored_runs_keep_their_keys():
+    keys = [RunSpec("lipschitz", "demo", "bloop", lam, 0.03, 0, {"epochs": 3}).key for lam in (0.1, gs.relative(0.1))]
+    assert keys == ["2e685e282e2c6666", "0b1fd04b69a4824d"]
 
 
 def test_a_problem_that_names_no_lams_is_swept_over_relative_ones(tmp_path):
     records = lab.sweep(walk, folder=tmp_path, workers=0, quiet=True)
-    swept = [record.spec for record in records if record.spec.lam]
+    swept = [record.spec.lam for record in records if record.spec.lam]
     assert len(swept) == 2 * 7
-    assert all(spec.relative and 0.03 <= spec.lam <= 3 for spec in swept)
-    assert [(record.spec.lam, record.spec.relative) for record in records if not record.spec.lam] == [(0.0, False)]
+    assert all(0.03 <= lam.ratio <= 3 for lam in swept)
+    assert [record.spec.lam for record in records if not record.spec.lam] == [0.0]
     best = lab.recommend(records, allow=0.5)
-    assert all(recommendation.relative for recommendation in best)
+    assert all(isinstance(recommendation.lam, gs.relative) for recommendation in best)
     assert "relative λ = " in best[0].text
     assert r"relative \u03bb = 0.3" in lab.report(records, tmp_path / "report").read_text()
 
 
 @pytest.mark.slow
 def test_the_command_line_takes_relative_lams(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(PROBLEMS, "regression", REGRESSION)
+    install(monkeypatch.setitem, "regression", REFERENCE)
     command = ["sweep", "regression", "--methods", "bloop", "--workers", "0", "--folder", str(tmp_path)]
     assert main([*command, "--lams", "relative:0.1,1"]) == 0
     assert main([*command, "--lams", "0.1"]) == 0
     output = capsys.readouterr().out
     assert "bloop relative λ=0.1 ρ=0.1 seed 0: " in output
     with lab.Store(tmp_path) as store:
-        runs = {(record.spec.lam, record.spec.relative): record.final for record in store.select("regression")}
-    assert set(runs) == {(0.1, True), (1.0, True), (0.1, False), (0.0, False)}
+        runs = {record.spec.lam: record.final for record in store.select("regression")}
+    assert set(runs) == {gs.relative(0.1), gs.relative(1.0), 0.1, 0.0}
     assert len({row["main_train"] for row in runs.values()}) == 4
 
 
 def test_a_grid_of_relative_lams():
-    lams = parse_lams("relative:0.03:3:3log")
-    grid = {"methods": ["bloop", "cosine"], "seeds": [0], "lams": lams.values, "relative": lams.relative}
-    runs = specs(PROBLEMS["lipschitz"], "demo", **grid)
-    assert [(run.method, run.lam, run.relative) for run in runs] == [
-        ("bloop", 0.03, True), ("bloop", 0.3, True), ("bloop", 3.0, True), ("cosine", None, False),
+    grid = {"methods": ["bloop", "cosine"], "seeds": [0], "lams": parse_lams("relative:0.03:3:3log")}
+    runs = specs(find_problem("lipschitz"), "demo", **grid)
+    assert [(run.method, run.lam) for run in runs] == [
+        *(("bloop", gs.relative(ratio)) for ratio in (0.03, 0.3, 3.0)), ("cosine", None),
     ]  # fmt: skip
 
 

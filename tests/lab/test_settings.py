@@ -37,11 +37,34 @@ def test_text_takes_the_type_of_its_field():
         "split": "test",
     }
     changed = override(Settings(), changes, "toy")
-    expected = Settings(epochs=5, warmup=0, rate=1e-3, sharded=True, data="foo", size=8, blocks="3,4", split="test")
-    assert changed == expected
-    assert type(changed.rate) is float
-    assert override(Settings(), {"rate": "2"}, "toy").rate == 2.0
-    assert type(override(Settings(), {"rate": "2"}, "toy").rate) is float
+    expected = {"epochs": 5, "warmup": 0, "rate": 1e-3, "sharded": True, "data": "foo", "size": 8, "blocks": "3,4"}
+    assert changed == {**expected, "split": "test"}
+    for two in ("2", 2):
+        assert type(override(Settings(), {"rate": two}, "toy")["rate"]) is float
+
+
+def test_values_stay_values():
+    values = {"epochs": 5, "rate": 1e-3, "sharded": True, "data": "5"}
+    changed = override(Settings(), values, "toy")
+    assert {name: (value, type(value)) for name, value in changed.items() if name in values} == {
+        name: (value, type(value)) for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epochs", 3.0), ("epochs", True), ("rate", False), ("sharded", 1), ("data", 5), ("rate", None)],
+)
+def test_a_value_of_another_type_is_one_sentence(name, value):
+    with pytest.raises(UserError, match=f"the setting {name} must be a?.*, but got {value!r}"):
+        override(Settings(), {name: value}, "toy")
+
+
+def test_settings_may_be_a_dict():
+    defaults = {"epochs": 3, "rate": 0.1, "fast": True, "note": "a"}
+    assert override(defaults, {"epochs": "5", "fast": "false"}, "toy") == {**defaults, "epochs": 5, "fast": False}
+    with pytest.raises(UserError, match="the setting epochs must be a whole number, but got 'many'"):
+        override(defaults, {"epochs": "many"}, "toy")
 
 
 @pytest.mark.parametrize(
@@ -76,4 +99,4 @@ def test_an_unknown_setting_names_the_nearest():
 def test_settings_are_checked_together():
     with pytest.raises(UserError, match="warmup must be at most epochs, but got 4 and 3"):
         override(Settings(), {"warmup": "4"}, "toy")
-    assert override(Settings(), {"warmup": "4", "epochs": "4"}, "toy").warmup == 4
+    assert override(Settings(), {"warmup": "4", "epochs": "4"}, "toy")["warmup"] == 4

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
@@ -185,17 +186,30 @@ def test_a_mistake_in_a_sweep_is_one_sentence(tmp_path, arguments, sentence):
         lab.sweep(plain, folder=tmp_path, quiet=True, **arguments)
 
 
-def test_a_setting_that_the_store_cannot_hold_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="a setting is a number, text, True or False, but note is None"):
-        lab.sweep(plain, folder=tmp_path, settings={"note": None}, quiet=True)
+@dataclass(frozen=True)
+class Steps:
+    count: int = 2
+    size: float = 0.5
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_data_folder_that_no_training_function_reads_is_refused(tmp_path, workers):
-    with pytest.raises(UserError, match="plain loads its data in its training function, so it takes no data folder"):
-        lab.sweep(plain, folder=tmp_path, data_dir=tmp_path, workers=workers, quiet=True)
-    with lab.Store(tmp_path) as store:
-        assert store.select(status=None) == []
+def test_a_training_function_gets_its_dataclass_and_the_data_folder(tmp_path, workers):
+    @lab.problem(main="m", aux="a", settings=Steps(), lams=[1.0])
+    def typed(run):
+        for step in range(run.settings.count):
+            yield {"step": step, "main_train": run.settings.size, "aux_train": run.data_dir == tmp_path}
+
+    records = lab.sweep(
+        typed,
+        folder=tmp_path / "runs",
+        methods=["mixed"],
+        settings={"count": 3},
+        data_dir=tmp_path,
+        workers=workers,
+        quiet=True,
+    )
+    assert [record.final for record in records] == [{"step": 2, "main_train": 0.5, "aux_train": 1.0}] * 2
+    assert records[0].spec.settings == {"count": 3, "size": 0.5}
 
 
 def test_a_problem_without_jax_does_not_start_jax(tmp_path):
@@ -236,18 +250,21 @@ def test_a_script_needs_no_main_guard(tmp_path):
 
 
 def test_mistakes_in_a_problem_are_refused_when_it_is_declared():
-    with pytest.raises(TypeError, match=r"must be a generator, but got .* without a yield"):
+    with pytest.raises(TypeError, match=r"must be a generator, with a yield for each row; got "):
         lab.problem(main="m", aux="a")(lambda run: None)
     with pytest.raises(TypeError, match=r"a setting is a number, text, True or False, but layers is \[1, 2\]"):
         lab.problem(main="m", aux="a", settings={"layers": [1, 2]})
-    with pytest.raises(ValueError, match="weights is a problem of the paper: give yours another name"):
-
-        @lab.problem(main="m", aux="a")
-        def weights(run):
-            yield {}
-
-    with pytest.raises(UserError, match=r"sweep takes a problem made by @lab\.problem, or a name"):
+    with pytest.raises(UserError, match=r"problem must be made by @lab\.problem, or be a name; got <built-in"):
         lab.sweep(print)
+
+
+def test_a_problem_with_the_name_of_an_installed_one_is_refused():
+    @lab.problem(main="m", aux="a")
+    def weights(run):
+        yield {}
+
+    with pytest.raises(UserError, match="weights is an installed problem: give yours another name"):
+        lab.sweep(weights)
 
 
 def test_a_function_that_yields_nothing_fails_with_the_reason(tmp_path):

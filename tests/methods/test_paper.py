@@ -9,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import gradsurgery as gs
-from gradsurgery.lab.claims.theory import conditioning, rates
-from gradsurgery.lab.claims.theory.descent import descend, reject
-from gradsurgery.lab.claims.theory.direction import direction_errors
-from gradsurgery.lab.claims.theory.opposed import opposed
-from gradsurgery.lab.claims.theory.torus import ERROR_BOUND, Torus, hessian, nearest
+from gradsurgery.paper.claims.theory import conditioning, rates
+from gradsurgery.paper.claims.theory.descent import descend, reject
+from gradsurgery.paper.claims.theory.direction import direction_errors
+from gradsurgery.paper.claims.theory.opposed import opposed
+from gradsurgery.paper.claims.theory.torus import ERROR_BOUND, Torus, hessian, nearest
 
 norm = np.linalg.norm
 lams = st.floats(0.01, 100)

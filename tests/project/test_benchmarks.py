@@ -1,6 +1,7 @@
 """Every benchmark runs, once and on small inputs. Nothing is timed here."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_p
     files = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("[a-z]*.py")}
     assert set(record["measures"]) == files - {"harness", "chart"}
     lines = [line for benchmark in record["measures"].values() for line in benchmark]
-    assert all(ratio > 0 for line in lines for ratio in line["ratios"])
+    # some ratios have a difference of two times above or below the line, so their sign is up to the machine
+    assert all(math.isfinite(ratio) for line in lines for ratio in line["ratios"])
     assert record["about"]["versions"]["torch"]
     assert (tmp_path / "chart.png").stat().st_size > 10_000
     assert "goal" in result.stdout

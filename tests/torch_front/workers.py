@@ -74,7 +74,7 @@ def _process(rank: int, tasks: dict[str, Callable[[int], Outcome]], folder: Path
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
     torch.set_num_threads(1)
     store = f"file://{folder / 'store'}"
-    dist.init_process_group("gloo", store, rank=rank, world_size=world, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store, rank=rank, world_size=world, timeout=timedelta(seconds=300))
     for number, task in enumerate(tasks.values()):
         torch.save(task(rank), folder / f"{number}.{rank}")
         dist.barrier()

@@ -16,37 +16,60 @@ The same from the command line: ``gradsurgery sweep my_problem.py:smooth``. The 
 ``gradsurgery list``. Importing this package loads no jax and no torch.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Our matrices are small: more threads in the linear algebra library cost more than they gain, above all on a busy
-# machine. The library reads the variable when it is loaded.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.extra import require_extra
+from gradsurgery.lab.find import find_problem, installed_problems
+from gradsurgery.lab.grid import specs
+from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.problem import Problem, Scale, problem
+from gradsurgery.lab.run import Metrics, Run, RunRecord, RunSpec, Sample, Setting
+from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat, Switch, Text, Whole, one_of
+from gradsurgery.lab.sweep import sweep
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.api import report, sweep
-    from gradsurgery.lab.function_problem import problem
+    from gradsurgery.lab.api import report
     from gradsurgery.lab.reports.recommend import Recommendation, recommend
-    from gradsurgery.lab.run import Run, RunRecord, RunSpec
     from gradsurgery.lab.store import Store
 
-__all__ = ["Recommendation", "Run", "RunRecord", "RunSpec", "Store", "problem", "recommend", "report", "sweep"]
+__all__ = [
+    "Count",
+    "CountOrZero",
+    "Lam",
+    "Metrics",
+    "Name",
+    "PositiveFloat",
+    "Problem",
+    "Recommendation",
+    "Run",
+    "RunRecord",
+    "RunSpec",
+    "Sample",
+    "Scale",
+    "Setting",
+    "Store",
+    "Switch",
+    "Text",
+    "UserError",
+    "Whole",
+    "find_problem",
+    "installed_problems",
+    "one_of",
+    "problem",
+    "recommend",
+    "report",
+    "specs",
+    "sweep",
+]
 
-_MODULES = {
-    "Recommendation": "reports.recommend",
-    "Run": "run",
-    "RunRecord": "run",
-    "RunSpec": "run",
-    "Store": "store",
-    "problem": "function_problem",
-    "recommend": "reports.recommend",
-    "report": "api",
-    "sweep": "api",
-}
+_LAZY = {"Recommendation": "reports.recommend", "Store": "store", "recommend": "reports.recommend", "report": "api"}
+"""These need the libraries of the extra."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"gradsurgery.lab.{_MODULES[name]}"), name)
+    if name in _LAZY:
+        with require_extra():
+            return getattr(import_module(f"gradsurgery.lab.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,16 +42,16 @@ def has_average(method: str) -> bool:
     return rho is not None and rho.default is not None
 
 
-def make_method(name: str, lam: Any, rho: Any, *, relative: bool = False) -> gs.Method:
+def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
     """Construct the method of this name; a hyperparameter that it does not have is ignored.
 
     Example:
         >>> make_method("mixed", lam=0.1, rho=None)
         mixed(lam=0.1)
-        >>> make_method("bloop", lam=0.3, rho=0.01, relative=True)
+        >>> make_method("bloop", lam=gs.relative(0.3), rho=0.01)
         bloop(lam=relative(0.3), rho=0.01)
     """
-    hyperparameters = {"lam": gs.relative(lam) if relative else lam, "rho": rho}
+    hyperparameters = {"lam": lam, "rho": rho}
     return known_methods()[name](
         **{key: value for key, value in hyperparameters.items() if has_hyperparameter(name, key)}
     )

@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from gradsurgery.lab.lam import Lam, lam_name
 from gradsurgery.method import Method
+from gradsurgery.relative import relative
 
 Setting: TypeAlias = int | float | str | bool
 Metrics: TypeAlias = Mapping[str, float]
@@ -27,15 +29,13 @@ class RunSpec:
     scale: str
     method: str
     """The name of a method in ``gradsurgery.METHODS``, or of your own."""
-    lam: float | None
-    """None for a method without a weight."""
+    lam: Lam | None
+    """A number, or ``gs.relative`` of one; None for a method without a weight."""
     rho: float | None
     """None for a method without an average."""
     seed: int
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """All settings of the problem: those of its scale, with the user's changes."""
-    relative: bool = False
-    """Whether lam is ``gs.relative(lam)``: in units of |g_main| / |g_aux|."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
@@ -46,14 +46,14 @@ class RunSpec:
     @property
     def lam_name(self) -> str:
         """``λ``, or ``relative λ`` for one in units of |g_main| / |g_aux|."""
-        return "relative λ" if self.relative else "λ"
+        return lam_name(self.lam)
 
     @property
     def key(self) -> str:
         """A short identifier, a hash of all fields."""
-        fields = asdict(self)
-        if not self.relative:
-            del fields["relative"]  # keeps the keys of stores that are older than relative λ
+        fields = {**vars(self), "settings": dict(self.settings)}
+        if isinstance(self.lam, relative):
+            fields |= {"lam": self.lam.ratio, "relative": True}
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -69,8 +69,12 @@ class Run:
     spec: RunSpec
     method: Method
     """The method to train with, for example ``bloop(lam=0.1, rho=0.01)``."""
+    settings: Any
+    """All settings of the problem: a mapping by name, or an instance of the problem's dataclass."""
     folder: Path
     """Kept until the run is done, across restarts: save here what a restart needs, and look for it at the start."""
+    data_dir: Path | None = None
+    """A folder with datasets, from ``--data-dir``."""
     checkpoint_every: float = 60.0
     """Seconds between two checkpoints, from ``--checkpoint-every``."""
     flush: Callable[[], None] = _do_nothing
@@ -78,15 +82,14 @@ class Run:
     must not be ahead of its rows."""
     progress: float = 0.0
     """The fraction of the run that is trained, for the progress bar; set it if you know it."""
+    device: str = ""
+    """The device that trains the run, for its record; set it if you know it."""
     samples: "tuple[Sample, ...]" = ()
     """Outputs of the trained model for the report; set it before the end."""
 
     @property
-    def lam(self) -> float | None:
-        """The weight of the auxiliary loss; None for a method without one.
-
-        If ``spec.relative``, it is in units of |g_main| / |g_aux|, which ``method`` converts at every step.
-        """
+    def lam(self) -> Lam | None:
+        """The weight of the auxiliary loss: a number, or ``gs.relative`` of one; None for a method without one."""
         return self.spec.lam
 
     @property
@@ -98,11 +101,6 @@ class Run:
     def seed(self) -> int:
         """The seed for initialisation and data order."""
         return self.spec.seed
-
-    @property
-    def settings(self) -> Mapping[str, Setting]:
-        """All settings of the problem."""
-        return self.spec.settings
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings of a problem: a frozen dataclass whose field types say which values are allowed.
+"""Settings of a problem: a dict of defaults, or a frozen dataclass whose field types say which values are allowed.
 
     @dataclass(frozen=True, kw_only=True)
     class Settings:
@@ -6,23 +6,21 @@
         learning_rate: PositiveFloat
         data: Annotated[str, one_of("digits", "mnist")]
 
-An instance is one scale of the problem. ``--set NAME=VALUE`` replaces fields: their types parse and check the values,
-and ``__post_init__`` of the dataclass checks fields against each other.
+An instance is one scale of the problem. ``--set NAME=VALUE`` and ``sweep(settings=...)`` replace values: their kinds
+check them, and ``__post_init__`` of the dataclass checks fields against each other.
 """
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, get_type_hints
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, get_type_hints
 
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.run import Setting, check_setting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-    S = TypeVar("S", bound=DataclassInstance)
 
 
 class Kind(Protocol):
@@ -32,39 +30,45 @@ class Kind(Protocol):
     def expected(self) -> str:
         """Describes the allowed values."""
 
-    def parse(self, text: str) -> Setting:
-        """Convert text to a value; raises ValueError if it is not allowed."""
+    def read(self, value: Setting) -> Setting:
+        """Return the value; a number or a switch may come as text. Raises ValueError if it is not allowed."""
 
 
 @dataclass(frozen=True)
 class Whole:
     """Whole numbers within bounds, both allowed."""
 
-    least: int = 1
-    most: int = 10**9
+    least: int | None = 1
+    most: int | None = 10**9
 
     @property
     def expected(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
+        return "a whole number" if self.least is None else f"a whole number from {self.least} to {self.most}"
 
-    def parse(self, text: str) -> int:
-        value = int(text)
-        if not self.least <= value <= self.most:
+    def read(self, value: Setting) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if not isinstance(number, int) or isinstance(number, bool):
             raise ValueError
-        return value
+        if (self.least is not None and number < self.least) or (self.most is not None and number > self.most):
+            raise ValueError
+        return number
 
 
 @dataclass(frozen=True)
-class Positive:
-    """Finite numbers above 0."""
+class Number:
+    """Finite numbers."""
 
-    expected: str = "a number above 0"
+    positive: bool = False
 
-    def parse(self, text: str) -> float:
-        value = float(text)
-        if not 0 < value < math.inf:
+    @property
+    def expected(self) -> str:
+        return "a number above 0" if self.positive else "a number"
+
+    def read(self, value: Setting) -> float:
+        number = float(value)
+        if isinstance(value, bool) or not math.isfinite(number) or (self.positive and number <= 0):
             raise ValueError
-        return value
+        return number
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,11 @@ class TrueOrFalse:
 
     expected: str = "true or false"
 
-    def parse(self, text: str) -> bool:
-        if text.lower() not in ("true", "false"):
+    def read(self, value: Setting) -> bool:
+        text = str(value).lower()
+        if text not in ("true", "false"):
             raise ValueError
-        return text.lower() == "true"
+        return text == "true"
 
 
 @dataclass(frozen=True)
@@ -86,46 +91,10 @@ class Text:
     pattern: str = r".+"
     expected: str = "a name"
 
-    def parse(self, text: str) -> str:
-        if not re.fullmatch(self.pattern, text):
-            raise ValueError
-        return text
-
-
-@dataclass(frozen=True)
-class AnyWhole:
-    """Whole numbers."""
-
-    expected: str = "a whole number"
-
-    def parse(self, text: str) -> int:
-        return int(text)
-
-
-@dataclass(frozen=True)
-class AnyNumber:
-    """Finite numbers."""
-
-    expected: str = "a number"
-
-    def parse(self, text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
+    def read(self, value: Setting) -> str:
+        if not isinstance(value, str) or not re.fullmatch(self.pattern, value):
             raise ValueError
         return value
-
-
-def kind_of(name: str, default: Setting) -> Kind:
-    """The values that a setting with this default takes: those of its type.
-
-    Args:
-        name: the setting, for the error message.
-        default: its default value.
-    """
-    # bool first: True is an int, too
-    kinds: dict[type, Kind] = {bool: TrueOrFalse(), int: AnyWhole(), float: AnyNumber(), str: Text(expected="text")}
-    check_setting(name, default)
-    return next(kind for python_type, kind in kinds.items() if isinstance(default, python_type))
 
 
 def one_of(*choices: str) -> Text:
@@ -135,32 +104,58 @@ def one_of(*choices: str) -> Text:
 
 Count: TypeAlias = Annotated[int, Whole()]
 CountOrZero: TypeAlias = Annotated[int, Whole(least=0)]
-PositiveFloat: TypeAlias = Annotated[float, Positive()]
+PositiveFloat: TypeAlias = Annotated[float, Number(positive=True)]
 Switch: TypeAlias = Annotated[bool, TrueOrFalse()]
 Name: TypeAlias = Annotated[str, Text()]
 
+_BY_TYPE: dict[Any, Kind] = {
+    bool: TrueOrFalse(),
+    int: Whole(least=None, most=None),
+    float: Number(),
+    str: Text(expected="text"),
+}
 
-def kinds_of(settings_type: type) -> dict[str, Kind]:
-    """The values that each setting takes, by name."""
-    hints = get_type_hints(settings_type, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+def settings_mapping(settings: "DataclassInstance | Mapping[str, Setting]") -> dict[str, Setting]:
+    """Settings by name."""
+    return dict(settings) if isinstance(settings, Mapping) else asdict(settings)
 
 
-def override(settings: "S", changes: Mapping[str, str], problem: str) -> "S":
-    """Replace fields by values that are parsed from text.
+def kinds_of(settings: "DataclassInstance | Mapping[str, Setting]") -> dict[str, Kind]:
+    """The values that each setting takes, by name: those of its field's type, or of the type of its default."""
+    values = settings_mapping(settings)
+    for name, value in values.items():
+        check_setting(name, value)
+    if not is_dataclass(settings):
+        return {name: _BY_TYPE[type(value)] for name, value in values.items()}
+    hints = get_type_hints(type(settings), include_extras=True)
+    return {name: _kind_of(hints[name], values[name]) for name in values}
+
+
+def _kind_of(hint: Any, value: Setting) -> Kind:
+    kind: Kind = hint.__metadata__[0] if hasattr(hint, "__metadata__") else _BY_TYPE[type(value)]
+    return kind
+
+
+def override(
+    settings: "DataclassInstance | Mapping[str, Setting]", changes: Mapping[str, Setting], problem: str
+) -> dict[str, Setting]:
+    """All settings by name, with some replaced.
 
     Args:
         settings: the settings of a scale.
-        changes: name -> value, as the user wrote them.
+        changes: name -> value, or its text.
         problem: the problem's name, for error messages.
     """
-    kinds = kinds_of(type(settings))
-    values = {}
-    for name, text in changes.items():
+    kinds = kinds_of(settings)
+    values: dict[str, Any] = {}
+    for name, value in changes.items():
         if name not in kinds:
             raise unknown("setting", name, kinds, where=f"of {problem}")
         try:
-            values[name] = kinds[name].parse(text)
-        except ValueError as error:
-            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {text!r}") from error
-    return replace(settings, **values)
+            values[name] = kinds[name].read(value)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {value!r}") from error
+    if isinstance(settings, Mapping):
+        return {**settings, **values}
+    return asdict(replace(settings, **values))

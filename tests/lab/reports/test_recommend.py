@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+import gradsurgery as gs
 from gradsurgery.lab.reports.recommend import recommend, verdict
 from tests.lab.reports.synthetic_runs import ending
 
@@ -114,9 +115,9 @@ def test_the_best_rho_is_chosen_and_named():
 
 def test_a_relative_weight_is_named_as_such_and_is_another_option_than_the_same_absolute_one():
     absolute = ending("bloop", 0.3, 1.0, 6.0)
-    relative = replace(ending("bloop", 0.3, 1.0, 5.0), spec=replace(absolute.spec, relative=True))
+    relative = replace(ending("bloop", 0.3, 1.0, 5.0), spec=replace(absolute.spec, lam=gs.relative(0.3)))
     (best,) = recommend([ending("mixed", 0.0, 1.0, 10.0), relative, absolute])
-    assert best.relative
+    assert best.lam == gs.relative(0.3)
     assert best.text.startswith("bloop, relative λ = 0.3: main +0.0 %, aux −50.0 %")
 
 

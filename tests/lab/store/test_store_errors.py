@@ -174,12 +174,12 @@ def test_a_full_disk_is_reported_and_loses_nothing(store, path):
     assert len(store.get(KEY).metrics) == logged + 1
 
 
-def test_a_disk_too_full_for_a_claim_is_reported(store, monkeypatch):
+def test_a_disk_too_full_for_a_lease_is_reported(store, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "mkdir", full)
-    assert "no space is left for the store" in error_sentence(lambda: store.claim(KEY).__enter__())
+    assert "no space is left for the store" in error_sentence(lambda: store.lease(KEY).__enter__())
 
 
 def test_a_locked_store_is_reported_after_a_while_and_usable_later(store, path):

@@ -40,7 +40,7 @@ def run_together(processes):
     """Let the processes go at the same time, and return what each prints."""
     for process in processes:
         go(process)
-    printed = [process.communicate(timeout=60)[0].split() for process in processes]
+    printed = [process.communicate(timeout=600)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes)
     return printed
 
@@ -75,8 +75,8 @@ TRAIN = """
 with Store(path) as store:
     for seed in range(40):
         run = replace(spec, seed=seed)
-        with store.claim(run.key) as claimed:
-            if claimed and store.begin(run, {}).status != "done":
+        with store.lease(run.key) as leased:
+            if leased and store.begin(run, {}).status != "done":
                 print(seed, flush=True)
                 time.sleep(0.002)
                 store.finish(run.key)
@@ -90,20 +90,20 @@ def test_two_processes_never_train_the_same_run(path, start):
         assert [record.spec.seed for record in store.select()] == list(range(40))
 
 
-def test_a_run_is_claimed_once_and_can_be_claimed_again_later(store, path):
-    with Store(path) as other, store.claim(KEY) as first, store.claim(KEY) as again, other.claim(KEY) as second:
+def test_a_run_is_leased_once_and_can_be_leased_again_later(store, path):
+    with Store(path) as other, store.lease(KEY) as first, store.lease(KEY) as again, other.lease(KEY) as second:
         assert (first, again, second) == (True, False, False)
-        with other.claim("another") as third:
+        with other.lease("another") as third:
             assert third
-    with other.claim(KEY) as later:
+    with other.lease(KEY) as later:
         assert later
 
 
-def test_a_claim_ends_with_an_error(store):
-    with pytest.raises(ZeroDivisionError), store.claim(KEY):
+def test_a_lease_ends_with_an_error(store):
+    with pytest.raises(ZeroDivisionError), store.lease(KEY):
         raise ZeroDivisionError
-    with store.claim(KEY) as claimed:
-        assert claimed
+    with store.lease(KEY) as leased:
+        assert leased
 
 
 def test_threads_share_a_store(store):
@@ -114,8 +114,8 @@ def test_threads_share_a_store(store):
 
 
 LOG = """
-with Store(path) as store, store.claim(spec.key) as claimed:
-    assert claimed
+with Store(path) as store, store.lease(spec.key) as leased:
+    assert leased
     store.begin(spec, {})
     for step in range(100_000):
         store.log(spec.key, {"step": step} | {f"metric{number}": step / 3 for number in range(100)})
@@ -124,18 +124,18 @@ with Store(path) as store, store.claim(spec.key) as claimed:
 
 
 @pytest.mark.parametrize("rows", [1, 20, 150])
-def test_kill_9_while_logging_releases_the_claim_and_keeps_every_row(path, start, rows):
+def test_kill_9_while_logging_releases_the_lease_and_keeps_every_row(path, start, rows):
     process = start(LOG, path, 0)
     go(process)
     printed = [process.stdout.readline() for _ in range(rows)]
     with Store(path) as store:
-        with store.claim(KEY) as claimed:
-            assert not claimed
+        with store.lease(KEY) as leased:
+            assert not leased
         process.kill()
         printed += process.stdout.readlines()
         process.communicate()
-        with store.claim(KEY) as claimed:
-            assert claimed
+        with store.lease(KEY) as leased:
+            assert leased
             metrics = store.begin(SPEC, {}).metrics
             assert len(metrics) - len(printed) in (0, 1)  # it may be killed before it prints the last row
             for step, row in enumerate(metrics):

@@ -139,7 +139,7 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
     fewer than two λ.
     """
     splits = splits_with_points(groups)
-    ticks = lam_ticks(seeds.lam for group in groups for split in splits for seeds in group.by_lam(split))
+    ticks = lam_ticks(seeds.number for group in groups for split in splits for seeds in group.by_lam(split))
     if len(ticks) < 2:
         return None
     positions = lam_positions(ticks)
@@ -168,7 +168,7 @@ def _draw_mixed_line(
     if by_lam and by_lam[0].lam is None:
         panel.axhline(means[0], color=group.look.colour, **_stroke(solid))
         return means
-    x = [positions[seeds.lam] for seeds in by_lam if seeds.lam is not None]
+    x = [positions[seeds.number] for seeds in by_lam if seeds.number is not None]
     panel.plot(x, means, **_marker(group.look, size=3) if solid else {"color": group.look.colour}, **_stroke(solid))
     low, high = _columns((mean - spread, mean + spread) for mean, spread in zip(means, deviations, strict=True))
     panel.fill_between(x, low, high, color=group.look.colour, alpha=0.15, linewidth=0)

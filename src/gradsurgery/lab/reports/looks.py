@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gradsurgery import METHODS
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.run import RunSpec
+from gradsurgery.relative import relative
 
 Variant: TypeAlias = tuple[str, float | None, bool]
 """A method, its ρ, and whether its λ is relative: one line of a figure."""
@@ -95,11 +97,16 @@ def assign_looks(specs: Iterable[RunSpec]) -> dict[Variant, Look]:
 
 def variant_of(spec: RunSpec) -> Variant:
     """The line of a figure that a run belongs to."""
-    return spec.method, spec.rho, spec.relative
+    return variant(spec.method, spec.rho, spec.lam)
+
+
+def variant(method: str, rho: float | None, lam: Lam | None) -> Variant:
+    """The line of a figure that a method with this ρ and λ belongs to."""
+    return method, rho, isinstance(lam, relative)
 
 
 def _variant_look(variant: Variant, all_variants: list[Variant]) -> Look:
-    method, rho, relative = variant
+    method, rho, is_relative = variant
     plain = look(method, [name for name, _, _ in all_variants])
     variants = [other for other in all_variants if other[0] == method]
     if len(variants) == 1:
@@ -107,7 +114,7 @@ def _variant_look(variant: Variant, all_variants: list[Variant]) -> Look:
     parts = [method]
     if len({rho for _, rho, _ in variants}) > 1:
         parts.append("no average" if rho is None else f"ρ = {number(rho)}")
-    if relative:
+    if is_relative:
         parts.append("relative λ")
     position = variants.index(variant)
     hollow = position % 2 == 1

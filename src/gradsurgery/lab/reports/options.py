@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradsurgery.lab.lam import Lam, has_weight, lam_name, lam_number
 from gradsurgery.lab.reports.conditions import differing_settings
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.series import Point, check_origin, final_point, is_main_alone
@@ -72,10 +73,8 @@ class Option:
     """A method with its λ and ρ, and what it does to both losses."""
 
     method: str
-    lam: float | None
+    lam: Lam | None
     rho: float | None
-    relative: bool
-    """Whether λ is in units of |g_main| / |g_aux|: ``gs.relative(lam)``."""
     main: Change
     aux: Change
 
@@ -87,8 +86,8 @@ class Option:
     @property
     def hyperparameters(self) -> str:
         """For example ``λ = 0.3, ρ = 0.01``; empty for a method without any."""
-        values = {"relative λ" if self.relative else "λ": self.lam, "ρ": self.rho}
-        return ", ".join(f"{name} = {number(value)}" for name, value in values.items() if value is not None)
+        values = {lam_name(self.lam): self.lam, "ρ": self.rho}
+        return ", ".join(f"{name} = {number(lam_number(value))}" for name, value in values.items() if value is not None)
 
     def describe(self, *, absolute: bool = False) -> str:
         """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
@@ -144,7 +143,7 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
         pairs = {seed: (end, alone[seed]) for seed, end in by_seed.items() if end and seed in alone}
         if pairs and None not in by_seed.values():
             main, aux = (_compare(pairs, loss) for loss in (0, 1))
-            options.append(Option(spec.method, spec.lam, spec.rho, spec.relative, main, aux))
+            options.append(Option(spec.method, spec.lam, spec.rho, main, aux))
     if not by_method:
         raise ValueError("a recommendation compares methods with main alone, but there is no finished run of any other")
     return Options(split, by_method)
@@ -161,8 +160,8 @@ def _group_by_option(records: Iterable[RunRecord], split: str) -> Iterable[tuple
     groups: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
     for record in records:
         spec = record.spec
-        if spec.lam != 0:
-            _, by_seed = groups.setdefault((spec.method, spec.lam, spec.rho, spec.relative), (spec, {}))
+        if spec.lam is None or has_weight(spec.lam):
+            _, by_seed = groups.setdefault((spec.method, spec.lam, spec.rho), (spec, {}))
             by_seed[spec.seed] = final_point(record, split)
     return groups.values()
 

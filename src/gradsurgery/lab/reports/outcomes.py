@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.reports.series import LOSSES, SPLITS
 from gradsurgery.lab.run import RunRecord, RunSpec
@@ -62,7 +63,9 @@ def describe(spec: RunSpec) -> str:
 def hyperparameters(spec: RunSpec) -> list[str]:
     """λ and ρ with their values, for a method that has them."""
     return [
-        f"{name} = {number(value)}" for name, value in ((spec.lam_name, spec.lam), ("ρ", spec.rho)) if value is not None
+        f"{name} = {number(lam_number(value))}"
+        for name, value in ((spec.lam_name, spec.lam), ("ρ", spec.rho))
+        if value is not None
     ]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.reports.curves import curve_data
-from gradsurgery.lab.reports.looks import MAIN_ALONE, lam_positions, lam_ticks, number, variant_of
+from gradsurgery.lab.reports.looks import MAIN_ALONE, lam_positions, lam_ticks, number, variant, variant_of
 from gradsurgery.lab.reports.options import Option, collect_options, main_alone
 from gradsurgery.lab.reports.outcomes import hyperparameters
 from gradsurgery.lab.reports.pareto import front
@@ -32,7 +33,7 @@ def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[s
     """Everything that the charts draw, by series and split. Non-finite losses become null."""
     splits = splits_with_points(groups)
     alone = [record for record in records if is_main_alone(record.spec)]
-    lams = (seeds.lam for group in groups for split in splits for seeds in group.by_lam(split))
+    lams = (seeds.number for group in groups for split in splits for seeds in group.by_lam(split))
     ticks = lam_ticks(lams, room=6)
     positions = lam_positions(ticks)
     return {
@@ -88,7 +89,7 @@ def _recommendation_data(
     series = {variant_of(record.spec): group for group in groups for record in group.records}
 
     def describe(option: Option) -> dict[str, Any]:
-        group = series[option.method, option.rho, option.relative]
+        group = series[variant(option.method, option.rho, option.lam)]
         means = {split: _mean_at(group, split, option.lam) for split in splits}
         safe = option.safe_excess()
         return {
@@ -116,7 +117,7 @@ def _recommendation_data(
     }
 
 
-def _mean_at(group: Series, split: str, lam: float | None) -> Point:
+def _mean_at(group: Series, split: str, lam: Lam | None) -> Point:
     means = [seeds.mean for seeds in group.by_lam(split) if seeds.lam == lam]
     return means[0] if means else (math.nan, math.nan)
 
@@ -170,7 +171,7 @@ def _means(group: Series, by_lam: Sequence[SeedGroup], ticks: Mapping[float, str
     layer: dict[str, Any] = _layer(
         (seeds.mean, _mean_hover_text(_spec_at(group, seeds.lam), seeds)) for seeds in by_lam
     )
-    layer["lams"] = ["" if seeds.lam is None else ticks[seeds.lam] for seeds in by_lam]
+    layer["lams"] = ["" if seeds.number is None else ticks[seeds.number] for seeds in by_lam]
     return _with_errors(layer, by_lam)
 
 
@@ -187,15 +188,15 @@ def _mixed_loss_points(group: Series, split: str, positions: dict[float, float])
     name = lam_name([group])
     return [
         {
-            "position": None if seeds.lam is None else positions[seeds.lam],
-            "lam": "" if seeds.lam is None else f"{name} = {number(seeds.lam)}",
+            "position": None if seeds.number is None else positions[seeds.number],
+            "lam": "" if seeds.number is None else f"{name} = {number(seeds.number)}",
             "points": [[_round(main), _round(aux)] for main, aux in seeds.points],
         }
         for seeds in group.by_lam(split)
     ]
 
 
-def _spec_at(group: Series, lam: float | None) -> RunSpec:
+def _spec_at(group: Series, lam: Lam | None) -> RunSpec:
     return next(record.spec for record in group.records if record.spec.lam == lam)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.reports.options import Change, Option, collect_options
 from gradsurgery.lab.run import RunRecord
 
@@ -13,10 +14,9 @@ class Recommendation:
     """The λ and ρ to use with one method. They and both changes are None if no λ keeps main within the allowance."""
 
     method: str
-    lam: float | None
+    lam: Lam | None
+    """What the method takes: a number, or ``gs.relative`` of one."""
     rho: float | None
-    relative: bool
-    """Whether λ is in units of |g_main| / |g_aux|: ``gs.relative(lam)``."""
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     seeds: int
@@ -56,7 +56,7 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
             recommendations.append(_recommend(best, options.split, certain, text))
         else:
             text = describe_excess(method, candidates, absolute=absolute)
-            recommendations.append(Recommendation(method, None, None, False, options.split, 0, None, None, False, text))
+            recommendations.append(Recommendation(method, None, None, options.split, 0, None, None, False, text))
     return sorted(recommendations, key=_aux_difference)
 
 
@@ -101,7 +101,7 @@ def verdict(recommendations: Sequence[Recommendation]) -> str:
 
 
 def _recommend(option: Option, split: str, certain: bool, text: str) -> Recommendation:
-    fields = option.method, option.lam, option.rho, option.relative, split, option.seeds, option.main, option.aux
+    fields = option.method, option.lam, option.rho, split, option.seeds, option.main, option.aux
     return Recommendation(*fields, certain, text)
 
 

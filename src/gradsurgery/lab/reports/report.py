@@ -14,6 +14,7 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.reports.advice import advice_table
 from gradsurgery.lab.reports.comparison import Comparison, compare
 from gradsurgery.lab.reports.conditions import condition_tables, condition_warnings
@@ -25,6 +26,7 @@ from gradsurgery.lab.reports.plotly_data import chart_data
 from gradsurgery.lab.reports.series import SPLITS, Series, group_runs, is_main_alone, splits_with_points
 from gradsurgery.lab.reports.tables import comparison_table, metrics_table, samples_section, swatch
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.relative import relative
 
 _SCRIPTS = ("labels.js", "recommend.js", "curves.js", "report.js")
 
@@ -90,22 +92,24 @@ def _advice(records: Sequence[RunRecord]) -> str:
 
 def _facts(records: Sequence[RunRecord], about: Mapping[str, str]) -> str:
     specs = [record.spec for record in records]
-    relative = {spec.lam for spec in specs if spec.relative}
-    absolute = {spec.lam for spec in specs if not spec.relative and not (relative and is_main_alone(spec))}
+    relative_lams = {lam_number(spec.lam) for spec in specs if isinstance(spec.lam, relative)}
+    lams = {
+        spec.lam for spec in specs if not isinstance(spec.lam, relative) and not (relative_lams and is_main_alone(spec))
+    }
     facts = {
         "Problem": specs[0].problem,
         "Scale": specs[0].scale,
         "Runs": f"{len(records)}",
         "Seeds": f"{len({spec.seed for spec in specs})}",
-        "λ": _values(absolute),
-        "Relative λ": _values(relative),
+        "λ": _values(lams),
+        "Relative λ": _values(relative_lams),
         "ρ": _values({spec.rho for spec in specs}),
         **about,
     }
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)
 
 
-def _values(values: set[float | None]) -> str:
+def _values(values: Iterable[float | None]) -> str:
     numbers = sorted(value for value in values if value is not None)
     if len(numbers) > 4:
         return f"{len(numbers)} values from {number(numbers[0])} to {number(numbers[-1])}"

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gradsurgery.lab.lam import Lam, has_weight, lam_number
 from gradsurgery.lab.reports.looks import Look, assign_looks, variant_of
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
+from gradsurgery.relative import relative
 
 SPLITS = ("train", "test")
 """The data that losses are measured on."""
@@ -35,11 +37,16 @@ def final_point(record: RunRecord, split: str) -> Point | None:
 class SeedGroup:
     """The runs of a series that share λ and differ in the seed."""
 
-    lam: float | None
+    lam: Lam | None
     points: tuple[Point, ...]
     """Final losses of the runs that have finite ones; never empty."""
     runs: int
     """The number of runs, including those without finite final losses."""
+
+    @property
+    def number(self) -> float | None:
+        """The number in λ; None for a method without λ."""
+        return None if self.lam is None else lam_number(self.lam)
 
     @property
     def mean(self) -> Point:
@@ -86,11 +93,11 @@ class Series:
 
     def by_lam(self, split: str) -> list[SeedGroup]:
         """Its runs grouped by λ, in increasing order, without each λ at which no run has finite final losses."""
-        points_by_lam: dict[float | None, list[Point | None]] = {}
+        points_by_lam: dict[Lam | None, list[Point | None]] = {}
         for record in self.records:
             points_by_lam.setdefault(record.spec.lam, []).append(final_point(record, split))
         groups = []
-        for lam in sorted(points_by_lam, key=lambda lam: -math.inf if lam is None else lam):
+        for lam in sorted(points_by_lam, key=lambda lam: -math.inf if lam is None else lam_number(lam)):
             points = tuple(point for point in points_by_lam[lam] if point is not None)
             if points:
                 groups.append(SeedGroup(lam, points, runs=len(points_by_lam[lam])))
@@ -109,11 +116,13 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     """
     records = list(records)
     check_origin(records)
-    mixed = [record.spec for record in records if record.spec.method == "mixed" and record.spec.lam]
+    mixed = [record.spec for record in records if record.spec.method == "mixed" and has_weight(record.spec.lam)]
     if mixed and _is_shared(records):
         records = [record for record in records if not is_main_alone(record.spec)]
-    elif mixed and all(spec.relative for spec in mixed):
-        records = [record for record in records if record.spec.relative or not is_main_alone(record.spec)]
+    elif mixed and all(isinstance(spec.lam, relative) for spec in mixed):
+        records = [
+            record for record in records if isinstance(record.spec.lam, relative) or not is_main_alone(record.spec)
+        ]
     return [
         Series(look, tuple(record for record in records if variant_of(record.spec) == variant))
         for variant, look in assign_looks(record.spec for record in records).items()
@@ -129,19 +138,19 @@ def check_origin(records: Iterable[RunRecord]) -> None:
 
 def is_main_alone(spec: RunSpec) -> bool:
     """True for a run that trains on the main loss only."""
-    return spec.method == "mixed" and spec.lam == 0
+    return spec.method == "mixed" and spec.lam is not None and not has_weight(spec.lam)
 
 
 def _is_shared(records: Sequence[RunRecord]) -> bool:
     """True if main alone stands for the λ = 0 of every method."""
     specs = [record.spec for record in records if record.spec.lam is not None]
-    return {spec.method for spec in specs if spec.lam == 0} != {spec.method for spec in specs}
+    return {spec.method for spec in specs if not has_weight(spec.lam)} != {spec.method for spec in specs}
 
 
 def lam_name(groups: Iterable[Series]) -> str:
     """The name of λ on an axis or in a heading: ``relative λ`` if all λ above 0 are relative, else ``λ``."""
-    specs = [record.spec for group in groups for record in group.records if record.spec.lam]
-    return "relative λ" if specs and all(spec.relative for spec in specs) else "λ"
+    specs = [record.spec for group in groups for record in group.records if has_weight(record.spec.lam)]
+    return "relative λ" if specs and all(isinstance(spec.lam, relative) for spec in specs) else "λ"
 
 
 def splits_with_points(groups: Sequence[Series]) -> list[str]:

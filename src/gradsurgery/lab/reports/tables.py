@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from gradsurgery.lab.lam import Lam, lam_number
 from gradsurgery.lab.reports.comparison import Comparison, MethodResult
 from gradsurgery.lab.reports.looks import Look, number
 from gradsurgery.lab.reports.series import Series, lam_name
@@ -58,7 +59,7 @@ def _dominated_cell(result: MethodResult | None) -> str:
 
 def metrics_table(groups: Sequence[Series]) -> str:
     """Final metrics other than the losses, such as accuracy or BLEU, as means over seeds; empty if there are none."""
-    by_lam: dict[tuple[Look, float | None], list[RunRecord]] = {}
+    by_lam: dict[tuple[Look, Lam | None], list[RunRecord]] = {}
     for group in groups:
         for record in group.records:
             if record.status == "done" and record.metrics:
@@ -87,7 +88,7 @@ def _mean(records: Sequence[RunRecord], name: str) -> str:
 
 def samples_section(groups: Sequence[Series]) -> str:
     """Model outputs by input: one row for each method and λ, from its first seed; empty if no run has samples."""
-    outputs: dict[tuple[str, str], dict[tuple[Look, float | None], str]] = {}
+    outputs: dict[tuple[str, str], dict[tuple[Look, Lam | None], str]] = {}
     unreadable = 0
     for look, record in ((group.look, record) for group in groups for record in group.records):
         samples = _read_samples(record)
@@ -120,8 +121,9 @@ def _read_samples(record: RunRecord) -> list[Sample] | None:
         return None
 
 
-def _run_cells(look: Look, lam: float | None) -> str:
-    return f'<th scope="row">{swatch(look)} {escape(look.label)}</th><td>{"" if lam is None else number(lam)}</td>'
+def _run_cells(look: Look, lam: Lam | None) -> str:
+    weight = "" if lam is None else number(lam_number(lam))
+    return f'<th scope="row">{swatch(look)} {escape(look.label)}</th><td>{weight}</td>'
 
 
 def _collapsed_table(title: str, head: str, rows: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.atomic import file_name, replace_file
+from gradsurgery.lab.lam import lam_columns
 from gradsurgery.lab.run import RunRecord
 
 SUFFIXES = (".parquet", ".csv")
@@ -49,7 +50,7 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        run = f"{spec.method}_{'relative_' * spec.relative}lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
+        run = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
         # always the same file name: TensorBoard would merge the files of two exports
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(file_name, names))
@@ -72,7 +73,7 @@ def _table(records: Iterable[RunRecord]) -> Any:
     settings: set[str] = set()
     metrics: set[str] = set()
     for record in records:
-        spec = {"key": record.spec.key, "status": record.status, **vars(record.spec)}
+        spec = {"key": record.spec.key, "status": record.status, **vars(record.spec), **lam_columns(record.spec.lam)}
         setting_cells = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
         rows += [{**row, **spec, **setting_cells} for row in record.metrics]
         settings |= setting_cells.keys()

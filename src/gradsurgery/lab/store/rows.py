@@ -8,6 +8,7 @@ from typing import Any
 
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting, parse_samples
 from gradsurgery.lab.store.sqlite import damage_error
+from gradsurgery.relative import relative
 
 _TEXT, _NUMBER = (str,), (int, float)
 
@@ -55,11 +56,11 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
     key, problem, scale, method, lam, rho, seed, settings, info, status = row
     for name, text in (("key", key), ("problem", problem), ("scale", scale), ("method", method), ("status", status)):
         _check(name, text, _TEXT)
-    relative = isinstance(lam, str) and lam.startswith(RELATIVE)
-    if relative:
-        lam = float(lam.removeprefix(RELATIVE))
-    for name, number in (("lam", lam), ("rho", rho)):
-        _check(name, number, (*_NUMBER, type(None)))
+    if isinstance(lam, str) and lam.startswith(RELATIVE):
+        lam = relative(float(lam.removeprefix(RELATIVE)))
+    else:
+        _check("lam", lam, (*_NUMBER, type(None)))
+    _check("rho", rho, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
     if status not in ("running", "done", "failed"):
         raise ValueError(f"status is {status!r:.60}, not running, done or failed")
@@ -69,7 +70,7 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
         _check("a metric's name", name, _TEXT)
         _check(f"the metric {name}", value, (*_NUMBER, type(None)))
         metrics.setdefault(step, {"step": step})[name] = math.nan if value is None else value  # NULL stands for NaN
-    spec = RunSpec(problem, scale, method, lam, rho, seed, parse_object("settings", settings), relative)
+    spec = RunSpec(problem, scale, method, lam, rho, seed, parse_object("settings", settings))
     record = RunRecord(spec, status, parse_object("info", info), tuple(metrics.values()))
     try:
         parse_samples(str(record.info.get("samples", "[]")))

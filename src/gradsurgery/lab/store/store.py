@@ -1,14 +1,15 @@
 """The store: every run of the lab in one SQLite file, shared by any number of processes, any of which may be killed.
 
-    with Store("runs/store.sqlite") as store, store.claim(spec.key) as claimed:
-        if claimed and store.begin(spec, info).status != "done":
+    with Store("runs/store.sqlite") as store, store.lease(spec.key) as leased:
+        if leased and store.begin(spec, info).status != "done":
             store.log(spec.key, {"step": 0, "main_train": 2.3, "aux_train": 7.1})
             store.finish(spec.key, seconds=1.5)
 
 When ``log`` returns, its row is committed and survives ``kill -9``. It survives a power cut only after
 ``flush_to_disk`` or ``finish``: waiting for the disk at every row would take longer than training a small problem.
 
-A claim is a kernel lock on a file in the folder ``store.sqlite.locks``, so it ends with its process, however that ends.
+A lease is a kernel lock on a file in the folder ``store.sqlite.leases``, so it ends with its process, however that
+ends. Whoever holds it removes the file: nothing is left once all runs have ended.
 """
 
 import json
@@ -16,21 +17,25 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
-
-from gradsurgery.lab.problems import PROBLEMS
+from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
+from gradsurgery.lab.store.lease import lease
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
 from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
+
+
+def settings_text(settings: Mapping[str, Setting]) -> str:
+    """Settings as text. It differs wherever the keys of runs do: 1, 1.0 and True are equal, but are different runs."""
+    return json.dumps(dict(settings), sort_keys=True)
 
 
 class LoggedRun:
@@ -82,9 +87,9 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        lam = f"{RELATIVE}{spec.lam!r}" if spec.relative else spec.lam
+        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
         plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
-        settings = json.dumps(dict(spec.settings), sort_keys=True)
+        settings = settings_text(spec.settings)
         with self._transaction("IMMEDIATE") as db:
             places = ", ".join("?" * len(plain))
             db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
@@ -135,13 +140,18 @@ class Store:
             return next(iter(read_records(db, self.path, "key = :key", key=key)), None)
 
     def select(
-        self, problem: str | None = None, scale: str | None = None, status: str | None = "done"
+        self,
+        problem: str | None = None,
+        scale: str | None = None,
+        status: str | None = "done",
+        settings: Mapping[str, Setting] | None = None,
     ) -> list[RunRecord]:
-        """The runs of a problem, scale and status; None selects all.
+        """The runs of a problem, scale, status and settings; None selects all.
 
         They are ordered by problem, scale, method, lam (relative ones last), rho and seed.
         """
-        values = {"problem": problem, "scale": scale, "status": status}
+        text = None if settings is None else settings_text(settings)
+        values = {"problem": problem, "scale": scale, "status": status, "settings": text}
         where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in values)
         if self._is_new():
             return []
@@ -174,14 +184,11 @@ class Store:
                 other than lam and rho, such as ``beta`` of ``gradvac``, must be among them.
             scale: a name for the size of the problem; for a problem of the paper, one of its scales.
         """
-        if problem in PROBLEMS:
-            PROBLEMS[problem].scale(scale)  # reports by this name look for its scales only
+        if problem in installed_problems():
+            find_problem(problem).scale(scale)  # reports by this name look for its scales only
         lam: Any = getattr(method, "lam", None)
         rho: Any = getattr(method, "rho", None)
-        is_relative = isinstance(lam, relative)
-        if is_relative:
-            lam = lam.ratio
-        for name, value in (("lam", lam), ("rho", rho)):
+        for name, value in (("lam", lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
         settings = dict(settings or {})
@@ -191,7 +198,7 @@ class Store:
                     f"a recorded run is known by its method's lam and rho and by its settings, but {method!r} has "
                     f"another hyperparameter: add {item.name} to settings"
                 )
-        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings, is_relative)
+        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings)
         with self._transaction("IMMEDIATE") as db:
             db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
             db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
@@ -204,18 +211,12 @@ class Store:
         self.finish(spec.key)
 
     @contextmanager
-    def claim(self, key: str) -> Iterator[bool]:
-        """Claim a run until the ``with`` block ends: True if it is ours, False if somebody else has claimed it."""
-        folder = self.path.with_name(f"{self.path.name}.locks")
-        lock = FileLock(folder / f"{key}.lock", thread_local=False)
-        with translate_errors(self.path, self.patience):
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(Timeout):
-                lock.acquire(timeout=0)
-        try:
-            yield lock.is_locked
-        finally:
-            lock.release()  # keep the file: if it were removed, two processes could lock two files of the same name
+    def lease(self, key: str) -> Iterator[bool]:
+        """Lease a run until the ``with`` block ends: True if it is ours, False if somebody else has it."""
+        with ExitStack() as stack:
+            with translate_errors(self.path, self.patience):
+                leased = stack.enter_context(lease(self.path, key))
+            yield leased
 
     def close(self) -> None:
         """Close the file. Closing twice does no harm."""

@@ -1,0 +1,70 @@
+"""Parse arguments of the command line; a mistake raises a ``UserError`` of one sentence."""
+
+import math
+from collections.abc import Sequence
+
+from gradsurgery.lab.errors import UserError
+
+
+def parse_allowance(text: str) -> tuple[float, bool]:
+    """``--allow``: the amount, and whether it is a difference of losses rather than a fraction of main alone.
+
+    Example:
+        >>> parse_allowance("2%"), parse_allowance("0.01")
+        ((0.02, False), (0.01, True))
+    """
+    try:
+        allow = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        allow = math.nan
+    if not 0 <= allow < math.inf:
+        raise UserError(f"the allowance for main is a number from 0 or a percentage such as 2%, but got {text}")
+    return allow, not text.endswith("%")
+
+
+def parse_workers(text: str) -> int:
+    """``--workers``."""
+    return _whole_number("the number of workers", text, least=0)
+
+
+def parse_cores(text: str) -> int:
+    """``--cores-per-run``."""
+    return _whole_number("the number of cores per run", text, least=1)
+
+
+def parse_gpus(text: str) -> int:
+    """``--gpus-per-run``."""
+    return _whole_number("the number of GPUs per run", text, least=0)
+
+
+def _whole_number(meaning: str, text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise UserError(f"{meaning} is a whole number from {least}, but got {text}")
+    return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    """``--checkpoint-every``."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UserError(f"the time between checkpoints is a number of seconds from 0, but got {text}")
+    return seconds
+
+
+def split_names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [item for item in map(str.strip, text.split(",")) if item]
+
+
+def parse_settings(items: Sequence[str]) -> dict[str, str]:
+    """``--set NAME=VALUE``, given any number of times."""
+    settings = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UserError(f"a setting is given as NAME=VALUE, but got {item!r}")
+        settings[name] = value
+    return settings

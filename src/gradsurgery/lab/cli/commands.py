@@ -1,0 +1,153 @@
+"""The commands, each a call of the lab's functions. They import heavy modules only when they need them."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gradsurgery.lab.cli.arguments import parse_settings, split_names
+from gradsurgery.lab.cli.listing import print_problem, print_problems
+from gradsurgery.lab.errors import FailedRunsError, UserError
+from gradsurgery.lab.find import find_problem, installed_problems
+from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.store import export_table, export_tensorboard
+from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
+from gradsurgery.lab.sweep import sweep as train_sweep
+from gradsurgery.lab.sweep.api import plan_runs
+
+
+def list_problems(options: argparse.Namespace, console: Console) -> None:
+    """List the problems, or the settings, data and methods of one."""
+    if options.problem is not None:
+        print_problem(find_problem(options.problem), console)
+        return
+    broken: dict[str, list[str]] = {}
+    for name in installed_problems():
+        try:
+            print_problems({name: find_problem(name)}, console)
+        except UserError as error:  # a broken package must not hide the others
+            broken.setdefault(str(error), []).append(name)
+    for sentence, names in broken.items():
+        console.print(f"{', '.join(names)}: {sentence}", soft_wrap=True)
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    """Train one run."""
+    grid = {"methods": [options.method], "lams": options.lam, "rhos": options.rho, "seeds": options.seed}
+    grid |= {"scale": options.scale, "settings": parse_settings(options.set), "main_alone": False}
+    _, runs, _ = plan_runs(options.problem, **grid)
+    if len(runs) != 1:
+        raise UserError(f"run trains a single run, but this names {len(runs)} runs: give one --lam, or use sweep")
+    records = _train(options, console, grid)
+    for record in records:
+        for name, value in record.final.items():
+            console.print(f"{name:28} {value:.6g}")
+    raise_if_failed(records)
+
+
+def sweep(options: argparse.Namespace, console: Console) -> None:
+    """Train a grid, then write the report."""
+    methods = None if options.methods is None else split_names(options.methods)
+    grid = {"methods": methods, "lams": options.lams, "rhos": options.rhos, "seeds": options.seeds}
+    grid |= {"scale": options.scale, "settings": parse_settings(options.set)}
+    if records := _train(options, console, grid):
+        # the report of a large sweep must survive a small one, so it covers all runs with the same settings
+        swept = stored_sweep(options.folder, find_problem(options.problem), records[0].spec)
+        _write_report(swept, options.folder / "report", console)
+        raise_if_failed(records)
+
+
+def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
+    if options.gpus_per_run is not None and options.ray is None:
+        raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
+    return train_sweep(
+        options.problem,
+        **grid,
+        folder=options.folder,
+        workers=options.workers,
+        cores_per_run=options.cores_per_run,
+        ray=False if options.ray is None else options.ray or True,
+        gpus_per_run=options.gpus_per_run or 0,
+        process=options.process,
+        data_dir=options.data_dir,
+        checkpoint_every=options.checkpoint_every,
+        console=console,
+    )
+
+
+def raise_if_failed(records: Sequence[RunRecord]) -> None:
+    """Raise ``FailedRunsError`` if any run has failed."""
+    failed = [record for record in records if record.status == "failed"]
+    if failed:
+        reason = " ".join(str(failed[0].info.get("reason", "")).split())
+        raise FailedRunsError(
+            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, and with "
+            "--workers 0 shows the traceback"
+        )
+
+
+def report(options: argparse.Namespace, console: Console) -> None:
+    """Write the report of stored runs, and an index of several."""
+    from gradsurgery.lab.reports.index import write_index
+
+    scales = split_names(options.scale) if options.scale else ()
+    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
+    folder = options.folder / "report"
+    reports = {}
+    for stored in sweeps:
+        if len(sweeps) > 1:
+            console.print(stored.title, style="bold", soft_wrap=True)
+        reports[_write_report(stored, folder, console)] = stored.title, stored.records
+    if len(reports) > 1:
+        console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
+
+
+def _write_report(stored: StoredSweep, folder: Path, console: Console) -> Path:
+    """Print the summary of a sweep, and write its report into a subfolder."""
+    from gradsurgery.lab.api import report as write_page
+    from gradsurgery.lab.reports.outcomes import has_losses
+    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
+
+    print_summary(stored.records, console)
+    print_recommendations(stored.records, console)
+    finished = [record for record in stored.records if record.status == "done"]
+    draws = stored.problem is not None and stored.problem.draw is not None
+    if finished and not draws and not any(map(has_losses, finished)):
+        console.print(
+            "No front: no finished run has main_train and aux_train, or main_test and aux_test, in its last row.",
+            style="bold red",
+            soft_wrap=True,
+        )
+    page = write_page(stored.records, folder / stored.folder_name, title=stored.title, problem=stored.problem)
+    console.print(f"report: {page}", soft_wrap=True)
+    return page
+
+
+def recommend(options: argparse.Namespace, console: Console) -> None:
+    """Print the best λ of each method."""
+    from gradsurgery.lab.reports.terminal import print_recommendations
+
+    allow, absolute = options.allow
+    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else ())
+    for stored in sweeps:
+        try:
+            if len(sweeps) > 1:
+                console.print(stored.title, style="bold", soft_wrap=True)
+            print_recommendations(stored.records, console, allow=allow, absolute=absolute, required=True)
+        except UserError as error:
+            if len(sweeps) == 1:
+                raise
+            console.print(f"  {error}", soft_wrap=True)
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """Write stored runs as a table or as event files."""
+    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    try:
+        (export_tensorboard if options.tensorboard else export_table)(records, options.path)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    count = f"{len(records)} run{'s' * (len(records) != 1)}"
+    console.print(f"{count} written to {options.path}", soft_wrap=True)

@@ -1,0 +1,259 @@
+"""The commands of the command line and their options, with the help that describes them."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeAlias
+
+from rich.console import Console
+
+from gradsurgery.lab.cli import arguments, commands
+from gradsurgery.lab.errors import UserError
+
+Arguments: TypeAlias = argparse._ActionsContainer
+"""A parser, or a group of its arguments."""
+
+_START = """get started:
+  gradsurgery list                              see the problems and their grids
+  gradsurgery sweep lipschitz                   train a grid in about a minute, and write a report
+  gradsurgery recommend lipschitz --allow 2%    choose λ
+  gradsurgery sweep my_problem.py:smooth        the same with a problem of your own
+
+gradsurgery COMMAND --help has the options and examples of a command. Everything is stored in ./runs, or in --folder. If
+a sweep is killed, the same command continues it."""
+
+_EXAMPLES = {
+    "list": """
+  gradsurgery list                          all problems and their default grids
+  gradsurgery list lipschitz                settings, data and methods of one problem
+  gradsurgery list my_problem.py:smooth     the same for a problem of your own""",
+    "run": """
+  gradsurgery run lipschitz --method bloop --lam 0.1
+  gradsurgery run lipschitz --method bloop --lam relative:0.3 --rho 0.1 --seed 1
+  gradsurgery run lipschitz --method mixed --lam 0 --set epochs=5""",
+    "sweep": """
+  gradsurgery sweep lipschitz                                 the default grid, then a report
+  gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
+  gradsurgery sweep lipschitz --lams relative:0.03:3:7log     λ in units of main's gradient
+  gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
+  gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
+  gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
+  gradsurgery sweep my_problem.py:smooth                      a problem of your own, from a file or a module
+  gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
+  gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1
+  gradsurgery sweep weights --process 0/2@host:1234           on the first of two machines that train each run together
+
+If a sweep is killed, the same command continues it. Runs that are stored already are not trained again.""",
+    "report": """
+  gradsurgery report lipschitz                                write the report again
+  gradsurgery report lipschitz weights --scale demo,laptop    four reports, and an index that shows them side by side
+  gradsurgery report mine                                     runs that your own script stored with lab.Store""",
+    "recommend": """
+  gradsurgery recommend lipschitz --allow 2%      main may be 2 % worse than with λ = 0
+  gradsurgery recommend lipschitz --allow 0.01    main may be worse by 0.01""",
+    "export": """
+  gradsurgery export lipschitz runs.parquet       one row per run and step; pandas.read_parquet reads it
+  gradsurgery export lipschitz runs.csv
+  gradsurgery export lipschitz events --tensorboard""",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises ``UserError`` instead of printing the usage and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} ({self.prog} --help shows examples)")
+
+
+Command: TypeAlias = Callable[[argparse.Namespace, Console], None]
+
+
+class AddCommand(Protocol):
+    """Adds a command to the parser, and returns the parser of its arguments."""
+
+    def __call__(
+        self, name: str, command: Command, summary: str, *, examples: str, details: str = ""
+    ) -> argparse.ArgumentParser: ...
+
+
+def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser, with the function of each command as ``command`` of the namespace that it returns.
+
+    Args:
+        argv: the arguments: commands of installed packages are loaded unless these name one of the lab's.
+    """
+    parser = _Parser(
+        prog="gradsurgery",
+        description="Train a grid of methods and weights on a problem, compare the Pareto fronts, and choose λ.",
+        epilog=_START,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add_command(
+        name: str, command: Command, summary: str, *, examples: str, details: str = ""
+    ) -> argparse.ArgumentParser:
+        subparser = subparsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.{details}",
+            epilog=f"examples:{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        subparser.set_defaults(command=command)
+        return subparser
+
+    _add_lab_commands(add_command)
+    if not argv or argv[0] not in subparsers.choices:
+        _add_installed_commands(add_command)
+    return parser
+
+
+def _add_installed_commands(add_command: AddCommand) -> None:
+    """Add the commands that packages offer by entry points in the group ``gradsurgery.commands``.
+
+    The entry point is a function that gets an ``AddCommand``.
+    """
+    for point in entry_points(group="gradsurgery.commands"):
+        try:
+            point.load()(add_command)
+        except Exception as error:  # a broken package must not hide the other commands
+            add_command(point.name, _explain(str(error)), str(error), examples="").add_argument("ignored", nargs="*")
+
+
+def _explain(sentence: str) -> Command:
+    def explain(options: argparse.Namespace, console: Console) -> None:
+        raise UserError(sentence)
+
+    return explain
+
+
+def _add_lab_commands(add_command: AddCommand) -> None:
+    def add(name: str, command: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
+        return add_command(name, command, summary, examples=_EXAMPLES[name], details=details)
+
+    listing = add("list", commands.list_problems, "list the problems, or describe one of them")
+    listing.add_argument("problem", nargs="?", help="show its grids, settings, data and methods")
+
+    run = add("run", commands.run, "train one method with one λ and one seed")
+    add_problem_argument(run)
+    run.add_argument("--method", required=True, help="a name from gradsurgery list PROBLEM, or file.py:name")
+    run.add_argument("--lam", metavar="λ", help="weight of the auxiliary loss, such as 0.1 or relative:0.3")
+    run.add_argument("--rho", metavar="ρ", help="speed of the moving average, above 0 and at most 1")
+    run.add_argument("--seed", default="0", metavar="N", help="default: 0")
+    add_training_arguments(run)
+
+    sweep = add(
+        "sweep",
+        commands.sweep,
+        "train a grid of methods, λ and seeds, and write a report",
+        "\nMain alone (λ = 0) is trained too, once for all methods.",
+    )
+    add_problem_argument(sweep)
+    grid = sweep.add_argument_group("grid", "What you leave out comes from the problem.")
+    grid.add_argument("--methods", metavar="NAME,…", help="such as mixed,bloop; your own as file.py:name")
+    grid.add_argument(
+        "--lams", metavar="λ,…", help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:auto:9"
+    )
+    grid.add_argument("--rhos", metavar="ρ,…", help="speeds of the moving average, such as 0.01,0.1")
+    grid.add_argument("--seeds", metavar="N,…", help="such as 0,1,2")
+    add_training_arguments(sweep)
+
+    report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
+    add_problem_argument(report, several=True)
+    report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
+    add_folder_argument(report)
+
+    recommend = add("recommend", commands.recommend, "recommend a λ for each method")
+    add_problem_argument(recommend)
+    recommend.add_argument(
+        "--allow",
+        type=arguments.parse_allowance,
+        default=(0.02, False),
+        metavar="AMOUNT",
+        help="how much worse main may be than with λ = 0: 2%% (default), or a difference of losses such as 0.01",
+    )
+    recommend.add_argument("--scale", help="demo (default), laptop or paper")
+    add_folder_argument(recommend)
+
+    export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
+    add_problem_argument(export)
+    export.add_argument("path", type=Path, help="a .parquet or .csv file; with --tensorboard, a folder")
+    export.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files")
+    export.add_argument("--scale", help="export this scale only")
+    add_folder_argument(export)
+
+
+def add_problem_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the problem that a command is about, or several."""
+    meaning = "a name from gradsurgery list, or your own as file.py:name or module:name"
+    if several:
+        parser.add_argument("problems", nargs="+", metavar="problem", help=meaning)
+    else:
+        parser.add_argument("problem", help=meaning)
+
+
+def add_folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--folder``."""
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs"), help="where runs and reports are stored (default: ./runs)"
+    )
+
+
+def add_data_argument(parser: Arguments) -> None:
+    """Add ``--data-dir``."""
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="its subfolders stand in for hub datasets")
+
+
+def add_worker_arguments(parser: Arguments) -> None:
+    """Add ``--workers`` and ``--checkpoint-every``."""
+    parser.add_argument(
+        "--workers",
+        type=arguments.parse_workers,
+        metavar="N",
+        help="worker processes (default: one per core or accelerator); 0 trains in this process",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=arguments.parse_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="time between two checkpoints of a run (default: 60)",
+    )
+
+
+def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that train."""
+    problem = parser.add_argument_group("problem")
+    problem.add_argument("--scale", help="demo (default), laptop or paper; your own problem has one scale, default")
+    problem.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting; may be repeated"
+    )
+    add_data_argument(problem)
+    add_folder_argument(parser)
+    training = parser.add_argument_group("training")
+    add_worker_arguments(training)
+    training.add_argument(
+        "--cores-per-run",
+        "--cpus-per-run",
+        type=arguments.parse_cores,
+        metavar="N",
+        help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
+    )
+    cluster = parser.add_argument_group("several machines")
+    cluster.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="train on a Ray cluster (default: the one in RAY_ADDRESS, or a local Ray)",
+    )
+    cluster.add_argument(
+        "--gpus-per-run", type=arguments.parse_gpus, metavar="N", help="GPUs of each run, with --ray (default: 0)"
+    )
+    cluster.add_argument(
+        "--process",
+        metavar="I/N@HOST:PORT",
+        help="this is process I of N that train each run together, with the first at HOST:PORT; or auto",
+    )

@@ -1,0 +1,61 @@
+"""The notation of grids: ``0,1e-4:1:9log`` for numbers and ranges, ``relative:0.03:3:7log`` for relative λ."""
+
+import math
+import re
+from collections.abc import Iterable
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.lam import Lam
+from gradsurgery.relative import relative
+
+_RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
+
+
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Parse a comma-separated list of numbers and ranges.
+
+    Example:
+        >>> parse_numbers("0,1e-2:1:3log")
+        (0.0, 0.01, 0.1, 1.0)
+        >>> parse_numbers("0:1:5")
+        (0.0, 0.25, 0.5, 0.75, 1.0)
+    """
+    values: list[float] = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        match = _RANGE.fullmatch(item)
+        try:
+            values += _expand(match) if match else [float(item)]
+        except ValueError as error:
+            raise UserError(f"a grid is numbers and ranges such as 0,0.1 or 1e-4:1:9log, but got {item!r}") from error
+    return tuple(dict.fromkeys(values))
+
+
+def parse_lams(lams: str | Iterable[Lam]) -> tuple[Lam, ...]:
+    """λ from numbers, from ``gs.relative`` of numbers, or from text.
+
+    Example:
+        >>> parse_lams("relative:0.03:3:3log")
+        (relative(0.03), relative(0.3), relative(3.0))
+        >>> parse_lams([1, relative(0.3)])
+        (1.0, relative(0.3))
+    """
+    if not isinstance(lams, str):
+        return tuple(lam if isinstance(lam, relative) else float(lam) for lam in lams)  # 1 and 1.0 would be two runs
+    if not lams.startswith("relative:"):
+        return parse_numbers(lams)
+    try:
+        return tuple(relative(number) for number in parse_numbers(lams.removeprefix("relative:")))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _expand(match: re.Match[str]) -> list[float]:
+    low, high, count = float(match["low"]), float(match["high"]), int(match["count"])
+    if not match["log"]:
+        return [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
+    if min(low, high) <= 0:
+        raise UserError(
+            f"both ends of a logarithmic range must be above 0, but got {match[0]}; add 0 as an item: 0,..."
+        )
+    exponents = [math.log10(low) + (math.log10(high) - math.log10(low)) * k / max(count - 1, 1) for k in range(count)]
+    return [float(f"{10**exponent:.12g}") for exponent in exponents]

@@ -1,0 +1,192 @@
+"""A problem: two losses in words, a training function, its settings, and the grid that a sweep covers by default.
+
+    @lab.problem(main="cross-entropy", aux="smoothness", settings={"epochs": 3}, lams="1e-3:1:7log")
+    def smooth(run):
+        surgery = gst.Surgery(model, run.method)
+        for epoch in range(run.settings["epochs"]):
+            ...
+            yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
+
+The function may use PyTorch, JAX or anything else. ``gradsurgery list`` and mistakes in the arguments load the module
+that has the problem: import what is slow to import inside the function. Each worker trains many runs: what is slow to
+build can be cached there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gradsurgery.lab.errors import unknown
+from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.notation import parse_lams
+from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
+from gradsurgery.lab.settings import kinds_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.figure import Figure
+
+Settings: TypeAlias = "DataclassInstance | Mapping[str, Setting]"
+TrainingFunction: TypeAlias = Callable[[Run], Iterator[Metrics]]
+Drawing: TypeAlias = "Callable[[Sequence[RunRecord]], dict[str, Figure]]"
+
+METHODS = ("mixed", "bloop")
+LAMS = "relative:0.03:3:7log"
+RHOS = (0.01,)
+SEEDS = (0,)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of a problem: its settings, and the grid that a sweep covers by default."""
+
+    settings: Settings = field(default_factory=dict)
+    methods: tuple[str, ...] = METHODS
+    lams: tuple[Lam, ...] = parse_lams(LAMS)
+    rhos: tuple[float, ...] = RHOS
+    """For methods that keep an average by default; empty to project on the current gradient."""
+    seeds: tuple[int, ...] = SEEDS
+    alternatives: Mapping[tuple[str, str], Settings] = field(default_factory=dict)
+    """(name, value) -> settings to start from if the user sets this setting to this value. For example
+    ``("model", "resnet")``: another model needs another learning rate."""
+
+    def settings_for(self, changes: Mapping[str, Setting]) -> Settings:
+        """The settings that the user's changes apply to."""
+        matching = (settings for (name, value), settings in self.alternatives.items() if changes.get(name) == value)
+        return next(matching, self.settings)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A main loss, an auxiliary loss, and how a run on them is trained. ``@lab.problem`` makes one."""
+
+    name: str
+    title: str
+    """One line for ``gradsurgery list``."""
+    main: str
+    aux: str
+    scales: Mapping[str, Scale]
+    """Name -> scale, the default first. The settings of all scales have the same type."""
+    train: TrainingFunction
+    """Trains a run from its start, or from what an interrupted attempt saved in ``run.folder``, and yields its rows. A
+    metric that is yielded again for the same step is replaced."""
+    draw: Drawing | None = None
+    """Draws figures for the report, by file name."""
+    data: Callable[[Any], Sequence[str]] | None = None
+    """Settings -> where each dataset comes from, for ``gradsurgery list``; None if only the training function knows."""
+    methods: tuple[str, ...] | None = None
+    """The methods that it can be trained with; None for all."""
+    uses_rho: bool = True
+    """False if no moving average is involved."""
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """What the losses are, for the top of a report."""
+        return {"Main": self.main, "Aux": self.aux}
+
+    @property
+    def default_scale(self) -> str:
+        """The name of the first scale."""
+        return next(iter(self.scales))
+
+    def scale(self, name: str | None) -> Scale:
+        """Return the scale of this name; the first for None."""
+        if name is None:
+            name = self.default_scale
+        if name not in self.scales:
+            raise unknown("scale", name, self.scales, where=f"of {self.name}")
+        return self.scales[name]
+
+    def typed_settings(self, settings: Mapping[str, Setting]) -> Any:
+        """Settings as the training function sees them: the problem's dataclass, or a mapping by name."""
+        declared = self.scale(None).settings
+        return type(declared)(**settings) if is_dataclass(declared) else settings
+
+    def __call__(self, run: Run) -> Iterator[Metrics]:
+        """Train one run, as the undecorated function does."""
+        return self.train(run)
+
+
+def problem(
+    *,
+    main: str,
+    aux: str,
+    settings: Settings | None = None,
+    methods: Sequence[str] = METHODS,
+    lams: str | Sequence[Lam] = LAMS,
+    rhos: Sequence[float] = RHOS,
+    seeds: Sequence[int] = SEEDS,
+    scales: Mapping[str, Scale] | None = None,
+    name: str | None = None,
+    title: str | None = None,
+    draw: Drawing | None = None,
+    data: Callable[[Any], Sequence[str]] | None = None,
+    trained_with: Sequence[str] | None = None,
+    uses_rho: bool = True,
+) -> Callable[[TrainingFunction], Problem]:
+    """Turn a training function into a problem that can be swept.
+
+    The function is a generator. It gets a ``Run``, trains with ``run.method``, and yields rows: ``step``, and losses as
+    ``main_train``, ``aux_train`` and, on held-out data, ``main_test``, ``aux_test``; any other number is recorded too.
+    Files that it saves in ``run.folder`` are still there when an interrupted run starts again.
+
+    Args:
+        main: the main loss, in a few words.
+        aux: the auxiliary loss.
+        settings: defaults by name, as a dict or as an instance of a frozen dataclass, which ``run.settings`` is then,
+            too. ``--set`` and ``sweep(settings=...)`` change them, within the types of the defaults.
+        methods: the methods that a sweep compares by default.
+        lams: the default λ: numbers, ``gs.relative`` of numbers, or text such as ``"0,1e-3:1:7log"``. By default
+            relative to main's gradient, ``"relative:0.03:3:7log"``: a range that serves most problems.
+        rhos: the default ρ, for bloop and your own methods with an average.
+        seeds: the default seeds.
+        scales: several sizes of the problem by name, the default first, instead of the five arguments above.
+        name: the name in the store; by default the function's.
+        title: one line for ``gradsurgery list``; by default the first line of the function's docstring.
+        draw: ``records -> figures by file name``, for the report.
+        data: ``settings -> where each dataset comes from``, for ``gradsurgery list``.
+        trained_with: the only methods that the function can train with.
+        uses_rho: False if the function keeps no moving average.
+
+    Example:
+        >>> @problem(main="distance to 0", aux="distance to 1", settings={"steps": 3}, lams=[0.1, 1.0])
+        ... def walk(run):
+        ...     x = 2.0
+        ...     for step in range(run.settings["steps"]):
+        ...         x -= 0.5 * (x + run.lam * (x - 1))
+        ...         yield {"step": step, "main_train": abs(x), "aux_train": abs(x - 1)}
+        >>> walk.name, sorted(walk.scales)
+        ('walk', ['default'])
+    """
+    if scales is None:
+        scale = Scale(
+            {} if settings is None else settings,
+            methods=tuple(methods),
+            lams=parse_lams(lams),
+            rhos=tuple(map(float, rhos)),
+            seeds=tuple(seeds),
+        )
+        scales = {"default": scale}
+    for each in scales.values():
+        kinds_of(each.settings)  # raises unless every value can be stored
+
+    def decorate(function: TrainingFunction) -> Problem:
+        if not inspect.isgeneratorfunction(function):
+            raise TypeError(f"a training function must be a generator, with a yield for each row; got {function!r}")
+        return Problem(
+            name=name or function.__name__,
+            title=title or (inspect.getdoc(function) or f"{main} against {aux}").splitlines()[0],
+            main=main,
+            aux=aux,
+            scales=scales,
+            train=function,
+            draw=draw,
+            data=data,
+            methods=None if trained_with is None else tuple(trained_with),
+            uses_rho=uses_rho,
+        )
+
+    return decorate

@@ -1,0 +1,40 @@
+"""Leases of runs: kernel locks on small files, which end with the process that holds them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+
+@contextmanager
+def lease(store: Path, key: str) -> Iterator[bool]:
+    """Lease a run until the block ends: True if it is ours, False if somebody else has it.
+
+    Args:
+        store: the SQLite file.
+        key: the run.
+    """
+    folder = store.with_name(f"{store.name}.leases")
+    path = folder / f"{key}.lock"
+    lock = FileLock(path, thread_local=False)
+    created = not folder.parent.exists()
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with suppress(Timeout):
+                lock.acquire(timeout=0)
+            break
+        except FileNotFoundError:  # another process has just removed the empty folder
+            continue
+    try:
+        yield lock.is_locked
+    finally:
+        if lock.is_locked:
+            # while it is locked: a process that has opened the file but not locked it yet sees that it is gone
+            path.unlink(missing_ok=True)
+            lock.release()
+        with suppress(OSError):  # other leases are in it
+            folder.rmdir()
+            if created:
+                folder.parent.rmdir()  # unless the run left something there

@@ -1,0 +1,136 @@
+"""``lab.sweep``: a grid as the user writes it, turned into runs and trained. The command line calls this function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.extra import require_extra
+from gradsurgery.lab.find import check_name, find_method, find_problem
+from gradsurgery.lab.grid import choose_lams, specs
+from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.notation import parse_numbers
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.method import Method
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def sweep(
+    problem: Problem | str,
+    *,
+    folder: str | Path = "runs",
+    methods: Sequence[str | type[Method]] | None = None,
+    lams: str | Sequence[Lam] | None = None,
+    rhos: str | Sequence[float] | None = None,
+    seeds: str | Sequence[int] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+    scale: str | None = None,
+    main_alone: bool = True,
+    workers: int | None = None,
+    cores_per_run: int | None = None,
+    ray: bool | str = False,
+    gpus_per_run: int = 0,
+    process: str | None = None,
+    data_dir: str | Path | None = None,
+    checkpoint_every: float = 60.0,
+    quiet: bool = False,
+    console: Console | None = None,
+) -> list[RunRecord]:
+    """Train a grid of methods, λ and seeds, and main alone. Runs that are stored already are not trained again.
+
+    A sweep that was interrupted continues when the same call is made again. A run that raises is recorded as failed,
+    and the others go on.
+
+    Args:
+        problem: made by ``@lab.problem``, or its name: of an installed problem, ``file.py:name`` or ``module:name``.
+        folder: where the store, checkpoints and reports go.
+        methods: names in ``gradsurgery.METHODS``, your own classes, or ``file.py:name``.
+        lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
+            ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
+        rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
+        seeds: the seeds, as numbers or as text.
+        settings: settings to change, by name.
+        scale: a scale of the problem; by default its first.
+        main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need.
+        workers: processes that share the runs; by default one per core or accelerator. 0 trains in this process and
+            raises what a run raises.
+        cores_per_run: cores of each run; by default 1, or with accelerators an equal share of all.
+        ray: the address of a Ray cluster to train on; True for the one in ``RAY_ADDRESS``, or a local Ray.
+        gpus_per_run: GPUs of each run on Ray.
+        process: ``I/N@HOST:PORT`` if this is process I of N that train each run together in JAX, or ``auto``.
+        data_dir: the training function gets it as ``run.data_dir``; the paper's problems look there for datasets.
+        checkpoint_every: seconds between two checkpoints, for problems that save any.
+        quiet: True to print no progress.
+        console: where to show the progress; by default the standard output.
+
+    Returns:
+        The records of all runs of the grid, done or failed. Of processes that train together, only the first has any.
+    """
+    with require_extra():
+        from rich.console import Console
+
+        from gradsurgery.lab.sweep.progress import ProgressBar
+        from gradsurgery.lab.sweep.train import RayCluster, train_grid
+
+    declared, runs, max_lams = plan_runs(
+        problem,
+        methods=methods,
+        lams=lams,
+        rhos=rhos,
+        seeds=seeds,
+        settings=settings,
+        scale=scale,
+        main_alone=main_alone,
+    )
+    if gpus_per_run and not ray:
+        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
+    console = console or Console(markup=False, highlight=False, emoji=False, quiet=quiet)
+    with ProgressBar(console) as bar:
+        return train_grid(
+            declared,
+            runs,
+            folder=Path(folder),
+            listener=bar,
+            max_lams=max_lams,
+            workers=workers,
+            cores_per_run=cores_per_run,
+            ray=RayCluster(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None,
+            process=process,
+            data_dir=None if data_dir is None else Path(data_dir),
+            checkpoint_every=checkpoint_every,
+        )
+
+
+def plan_runs(
+    problem: Problem | str,
+    *,
+    methods: Sequence[str | type[Method]] | None = None,
+    lams: str | Sequence[Lam] | None = None,
+    rhos: str | Sequence[float] | None = None,
+    seeds: str | Sequence[int] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+    scale: str | None = None,
+    main_alone: bool = True,
+) -> tuple[Problem, list[RunSpec], int | None]:
+    """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
+    declared = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(declared, Problem):
+        raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
+    check_name(declared)
+    grid = choose_lams(lams, declared.scale(scale))
+    runs = specs(
+        declared,
+        scale,
+        methods=None if methods is None else [find_method(method) for method in methods],
+        lams=grid.values,
+        rhos=parse_numbers(rhos) if isinstance(rhos, str) else None if rhos is None else [float(rho) for rho in rhos],
+        seeds=parse_numbers(seeds) if isinstance(seeds, str) else seeds,
+        settings=settings,
+        main_alone=main_alone,
+    )
+    return declared, runs, grid.limit

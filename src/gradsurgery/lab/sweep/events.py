@@ -1,0 +1,54 @@
+"""Events of a sweep, from the process that trains a run to the progress bar."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gradsurgery.lab.run import Metrics, RunSpec
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The sweep has this many runs more, including those that are stored already."""
+
+    runs: int
+
+
+@dataclass(frozen=True)
+class Warned:
+    """The user should know this; the sweep goes on."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """This fraction of the run is trained; ``metrics`` is its latest row."""
+
+    run: RunSpec
+    fraction: float
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run is done; ``metrics`` is its last row."""
+
+    run: RunSpec
+    metrics: Metrics
+    trained: bool = True
+    """False if it was stored already, or if another sweep trained it."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run raised an error."""
+
+    run: RunSpec
+    reason: str
+
+
+RunEvent: TypeAlias = Advanced | Done | Failed
+Event: TypeAlias = Planned | Warned | RunEvent
+Listener: TypeAlias = Callable[[Event], None]
+"""Receives the events of a sweep."""

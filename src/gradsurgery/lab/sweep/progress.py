@@ -1,0 +1,84 @@
+"""The progress of a sweep on a console: a live bar on a terminal, plain lines elsewhere."""
+
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gradsurgery.lab.lam import lam_number
+from gradsurgery.lab.run import Metrics, RunSpec
+from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Warned
+
+
+def describe(run: RunSpec) -> str:
+    """Method, λ, ρ and seed of a run, for one line."""
+    parts = [run.method]
+    parts += [f"{run.lam_name}={lam_number(run.lam):.3g}"] if run.lam is not None else []
+    parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
+    return " ".join([*parts, f"seed {run.seed}"])
+
+
+def format_losses(metrics: Metrics) -> str:
+    """The training losses of a row; empty if it has none."""
+    shown = [f"{key} {metrics[f'{key}_train']:.4g}" for key in ("main", "aux") if f"{key}_train" in metrics]
+    return ", ".join(shown)
+
+
+class ProgressBar:
+    """Shows the events of a sweep on a console; a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = console.is_terminal
+        self._runs = self._finished = 0
+        self._fractions: dict[str, float] = {}  # of the runs in training
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[losses]}", style="dim", markup=False),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self._live,
+        )
+        self._task = self._bar.add_task("starting", total=None, losses="")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        match event:
+            case Planned(runs):  # an adaptive sweep has several stages
+                self._bar.start()
+                self._runs += runs
+                self._bar.update(self._task, total=self._runs)
+            case Warned(sentence):
+                self._print(f"warning: {sentence}")
+            case Advanced(run, fraction, metrics):
+                self._fractions[run.key] = fraction
+                self._bar.update(self._task, description=describe(run), losses=format_losses(metrics))
+                self._move()
+            case Done(run, metrics, trained):
+                self._finish(run)
+                if not self._live:
+                    stored = "" if trained else " (in the store)"
+                    self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {format_losses(metrics)}{stored}")
+            case Failed(run, reason):
+                self._finish(run)
+                first_line = reason.strip().partition("\n")[0]
+                self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({first_line})")
+
+    def _finish(self, run: RunSpec) -> None:
+        self._finished += 1
+        self._fractions.pop(run.key, None)
+        self._move()
+
+    def _move(self) -> None:
+        self._bar.update(self._task, completed=self._finished + sum(self._fractions.values()))
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, emoji=False, soft_wrap=True)

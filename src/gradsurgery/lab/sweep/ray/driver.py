@@ -1,0 +1,244 @@
+"""A sweep on a Ray cluster: every run is a task, and this process, the driver, alone writes the store.
+
+Tasks stream their rows to the driver. If a node is lost, the driver starts its runs again, each from the last copy of
+its folder. Ray's own retries are off: they replay a task from its start and expect the same messages again, but a run
+that continues from a checkpoint skips some.
+"""
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.sweep.cores import available_cores, thread_limits
+from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
+from gradsurgery.lab.sweep.pool import pickle_arguments
+from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
+from gradsurgery.lab.sweep.ray.local_modules import collect_sources
+from gradsurgery.lab.sweep.ray.task import Ended, Message, Raised, Row, Saved, Started, TaskArguments, train_in_task
+from gradsurgery.lab.sweep.train import RayCluster
+from gradsurgery.lab.sweep.worker import WorkerArguments, is_resumed, record_start
+
+try:
+    import ray
+except ModuleNotFoundError as error:
+    raise UserError('training on Ray needs ray: pip install "gradsurgery[ray]"') from error
+
+RETRIES = 3
+"""How often a run is started again after its node or its process was lost."""
+_POLL_SECONDS = 1.0
+
+
+def train_on_ray(
+    problem: Problem, runs: Sequence[RunSpec], store: Store, arguments: WorkerArguments, cluster: RayCluster
+) -> Generator[RunEvent]:
+    """Train runs on a Ray cluster until all have ended. Runs that another sweep has leased are left to it.
+
+    Args:
+        problem: the problem of all runs.
+        runs: the runs to train, all with the same settings.
+        store: leases and records runs. It is not touched if no node can train a run.
+        arguments: see ``WorkerArguments``.
+        cluster: where to train, and what each run gets there.
+    """
+    if not runs:
+        return
+    modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
+    shared = TaskArguments(tuple(collect_sources(modules).items()), pickle_arguments(problem, arguments))
+    with connection(cluster.address):
+        driver = _Driver(ray.put(shared), store, arguments, cluster.gpus_per_run)
+        try:
+            yield from driver.train(runs)
+        finally:
+            driver.stop()
+
+
+@dataclass
+class _Attempt:
+    """A run in training."""
+
+    spec: RunSpec
+    lease: ExitStack
+    retries: int = 0
+    started: float | None = None
+    """When the first task began to train; None while it waits for a node."""
+    fresh: bool = False
+    """Whether a task has begun to train from the start, and has sent no row yet."""
+    ended: bool = False
+    """Whether its task has sent its last message."""
+
+
+class _Driver:
+    """Submits tasks and records their messages."""
+
+    def __init__(self, shared: Any, store: Store, worker: WorkerArguments, gpus: int) -> None:
+        self._shared, self._store, self._worker, self._gpus = shared, store, worker, gpus
+        self._training: dict[Any, _Attempt] = {}  # by the stream of messages
+        self._task = ray.remote(train_in_task).options(
+            num_cpus=worker.cores,
+            num_gpus=gpus,
+            max_retries=0,
+            num_returns="streaming",
+            runtime_env={"env_vars": thread_limits(worker.cores)},
+        )
+
+    def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
+        pending = self._submit(runs)
+        while pending or self._training:
+            ready: list[Any] = []
+            if self._training:
+                ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
+            else:
+                time.sleep(_POLL_SECONDS)
+            before = len(self._training)
+            for stream in ready:
+                yield from self._receive(stream)
+            if not ready or len(self._training) < before:
+                pending = self._submit(pending)
+
+    def stop(self) -> None:
+        """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
+        for stream in list(self._training):
+            ray.cancel(stream, force=True)
+            self._training.pop(stream).lease.close()
+
+    def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
+        """Submit runs that can be leased, and return those that are left; raise if no node can train a run.
+
+        Twice as many runs are submitted as fit: an autoscaling cluster starts nodes for tasks that wait.
+        """
+        limit, left = 2 * self._slots(), []
+        for run in pending:
+            if len(self._training) >= limit:
+                left.append(run)
+                continue
+            with ExitStack() as stack:
+                if not stack.enter_context(self._store.lease(run.key)):
+                    left.append(run)
+                    continue
+                record = self._store.get(run.key)
+                if record is None or record.status == "running":  # else another sweep has trained it
+                    self._start(_Attempt(run, stack.pop_all()))
+        return left
+
+    def _start(self, attempt: _Attempt) -> None:
+        files = pack(self._worker.run_folder(attempt.spec))
+        self._training[self._task.remote(self._shared, attempt.spec, files)] = attempt
+
+    def _receive(self, stream: Any) -> Iterator[RunEvent]:
+        """Record the next message of a task."""
+        attempt = self._training[stream]
+        try:
+            yield from self._record(attempt, ray.get(next(stream)))
+            self._training[stream] = self._training.pop(stream)  # to the end: the others come first next time
+            return
+        except (StoreError, UserError):
+            raise
+        except StopIteration:
+            pass
+        except ray.exceptions.RayTaskError as error:  # before training began: the arguments could not be loaded
+            cause = error.cause or error
+            yield self._fail(attempt, f"{type(cause).__name__}: {cause}")
+        except ray.exceptions.RayError as error:
+            if not attempt.ended and attempt.retries < RETRIES:
+                attempt.retries += 1
+                self._start(self._training.pop(stream))
+                return
+            if not attempt.ended:
+                yield self._fail(attempt, f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
+        except Exception as error:  # the store refuses the row
+            ray.cancel(stream, force=True)
+            yield self._fail(attempt, f"{type(error).__name__}: {error}")
+        self._training.pop(stream).lease.close()
+
+    def _record(self, attempt: _Attempt, message: Message) -> Iterator[RunEvent]:
+        spec, attempt.ended = attempt.spec, isinstance(message, Ended | Raised)
+        match message:
+            case Started(environment):
+                resumed = is_resumed(self._worker.run_folder(spec))
+                record_start(spec, self._store, environment, resumed=resumed)
+                attempt.fresh = not resumed
+                attempt.started = attempt.started or time.monotonic()
+            case Row(fraction, metrics):
+                self._store.log(spec.key, metrics, first=attempt.fresh)
+                attempt.fresh = False
+                yield Advanced(spec, fraction, metrics)
+            case Saved(files):
+                self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
+                unpack(files, self._worker.run_folder(spec))
+            case Ended(info):
+                assert attempt.started is not None
+                self._store.finish(spec.key, seconds=time.monotonic() - attempt.started, **info)
+                shutil.rmtree(self._worker.run_folder(spec), ignore_errors=True)
+                record = self._store.get(spec.key)
+                assert record is not None
+                yield Done(spec, record.final)
+            case Raised(reason, mistake):
+                if not mistake:
+                    yield self._fail(attempt, reason)
+                    return
+                if attempt.started is not None:
+                    self._store.fail(spec.key, reason)
+                raise UserError(mistake)
+
+    def _fail(self, attempt: _Attempt, reason: str) -> Failed:
+        self._store.begin(attempt.spec, {})
+        self._store.fail(attempt.spec.key, reason)
+        return Failed(attempt.spec, reason)
+
+    def _slots(self) -> int:
+        """How many runs an idle cluster could train at once; raises if none."""
+        cpus, gpus = self._worker.cores, self._gpus
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        fit = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else 1e9) for node in nodes]
+        if not sum(fit):
+            largest: dict[str, float] = max(
+                nodes, key=lambda node: (node.get("GPU", 0) if gpus else 0, node.get("CPU", 0)), default={}
+            )
+            raise UserError(
+                f"a run needs a node with {_amounts(cpus, gpus)}, but no node of the Ray cluster has as many "
+                f"(the largest has {_amounts(largest.get('CPU', 0), largest.get('GPU', 0))})"
+            )
+        return int(sum(fit))
+
+
+@contextmanager
+def connection(address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start a local Ray that ends with the block. A connection that exists is used."""
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if address.startswith("ray://"):
+        raise UserError(
+            f"runs stream their rows, which Ray Client cannot do, but got {address}: give HOST:PORT of the head node, "
+            "on a machine of the cluster or through ray job submit"
+        )
+    local: dict[str, Any] = (
+        {"num_cpus": len(available_cores()), "include_dashboard": False} if address == "local" else {}
+    )
+    try:
+        host, _, port = address.rpartition(":")
+        if port.isdecimal():
+            socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would try for minutes
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"there is no Ray cluster at {address} ({str(error).splitlines()[0]})") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _amounts(cpus: float, gpus: float) -> str:
+    counted = [f"{number:g} {kind}{'' if number == 1 else 's'}" for number, kind in ((cpus, "CPU"), (gpus, "GPU"))]
+    return " and ".join(counted if gpus else counted[:1])

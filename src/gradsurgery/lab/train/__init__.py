@@ -1,1 +1,0 @@
-"""Training: chunks of steps, batches, devices, several processes, checkpoints."""

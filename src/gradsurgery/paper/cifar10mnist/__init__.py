@@ -1,0 +1,1 @@
+"""Two labels for one image: a digit overlaid on a picture, and a residual network with two heads."""

@@ -1,0 +1,90 @@
+"""``cifar10mnist``: a residual network with two heads, for the picture and for the digit overlaid on it."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from gradsurgery.paper.cifar10mnist.problem import Settings
+from gradsurgery.paper.data.images.arrays import ImageArrays
+from gradsurgery.paper.data.images.memory import MemorySource
+from gradsurgery.paper.data.images.overlay import overlay, place_digits
+from gradsurgery.paper.data.images.source import load_images
+from gradsurgery.paper.training.batch_slices import BatchSlices
+from gradsurgery.paper.training.chunking import chunk_epochs
+from gradsurgery.paper.training.classification import (
+    cross_entropy,
+    evaluation_logits,
+    loss_and_accuracy,
+    residual_network,
+    sgd,
+    training_logits,
+)
+from gradsurgery.paper.training.evaluation import batch_by_batch
+from gradsurgery.paper.training.training import Loss, Training, Tree
+
+ROLES = ("main", "aux")
+
+
+def pictures_and_digits(
+    settings: Settings, data_dir: Path | None, *, held_out: bool
+) -> tuple[ImageArrays, ImageArrays]:
+    """The pictures to train on, or the held-out ones, and the digit over each of them."""
+    count = settings.test_images if held_out else settings.train_images
+    pictures, digits = (
+        load_images(name, data_dir, held_out=held_out, count=count) for name in (settings.main_data, settings.aux_data)
+    )
+    return pictures, place_digits(pictures, digits, held_out=held_out)
+
+
+@lru_cache(maxsize=1)
+def build(settings: Settings, data_dir: Path | None) -> Training:
+    """Load pictures and digits, and prepare training."""
+    train_pictures, train_digits = pictures_and_digits(settings, data_dir, held_out=False)
+    test_pictures, test_digits = pictures_and_digits(settings, data_dir, held_out=True)
+    pixels = train_pictures.pixels.shape[1]
+    pictures = MemorySource(train_pictures, test_pictures, size=pixels, margin=settings.margin)
+    net = residual_network(settings, pixels, {"main": pictures.classes, "aux": train_digits.classes})
+    chunks, steps = chunk_epochs(settings.epochs, len(pictures), settings.batch, settings.rows_per_epoch)
+    slices = BatchSlices(settings.batch, settings.evaluated)
+
+    def images(data: Tree, batch: Tree) -> jax.Array:
+        return overlay(pictures.images(data["pictures"], batch), data["digits"]["pixels"][batch["index"]])
+
+    def labels(data: Tree, batch: Tree) -> dict[str, jax.Array]:
+        return {"main": pictures.labels(data["pictures"], batch), "aux": data["digits"]["labels"][batch["index"]]}
+
+    def loss(role: str) -> Loss:
+        def role_loss(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+            logits, statistics = training_logits(net, params, extra, images(data, batch))
+            return cross_entropy(logits[role], labels(data, batch)[role]), statistics if role == "main" else extra
+
+        return role_loss
+
+    def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
+        logits, expected = evaluation_logits(net, params, extra, images(data, batch)), labels(data, batch)
+        main, aux = (loss_and_accuracy(role, logits[role], expected[role]) for role in ROLES)
+        return main | aux
+
+    def batches(seed: int, start: int) -> Iterator[Tree]:
+        return pictures.batches(settings.batch, slices.training, (seed,), start)
+
+    return Training(
+        init=net.init,
+        losses=[loss(role) for role in ROLES],
+        data={
+            "pictures": pictures.data,
+            "digits": {
+                "pixels": np.concatenate([train_digits.pixels, test_digits.pixels]),
+                "labels": np.concatenate([train_digits.labels, test_digits.labels]),
+            },
+        },
+        batches=batches,
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=True),
+        evaluate=batch_by_batch(measure, lambda held_out: pictures.evaluation_batches(held_out, *slices.evaluation)),
+        chunks=chunks,
+        steps=steps,
+        scan=False,
+    )

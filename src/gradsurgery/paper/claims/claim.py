@@ -1,0 +1,135 @@
+"""A claim of the paper: its sentence, the runs that test it, what is measured on them, and the rule of the verdict."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gradsurgery.lab import Problem, RunRecord, RunSpec, Setting, find_problem, specs
+from gradsurgery.paper.claims.interval import Interval, interval_of
+from gradsurgery.paper.claims.rule import Rule, Verdict, combine
+
+BySeed: TypeAlias = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The runs of a claim at one scale of the ledger; fields that are None come from the scale of the problem."""
+
+    scale: str
+    """A scale of the problem."""
+    seeds: tuple[int, ...]
+    methods: tuple[str, ...] | None = None
+    lams: tuple[float, ...] | None = None
+    rhos: tuple[float, ...] | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def runs(self, problem: Problem) -> list[RunSpec]:
+        """The runs, seed by seed: a grid that is interrupted has complete seeds."""
+        runs = specs(
+            problem,
+            self.scale,
+            methods=self.methods,
+            lams=self.lams,
+            rhos=self.rhos,
+            seeds=self.seeds,
+            settings=self.settings,
+        )
+        return sorted(runs, key=lambda run: run.seed)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number per seed, and where its 95 % interval has to be."""
+
+    name: str
+    measure: Callable[[Sequence[RunRecord]], BySeed]
+    """Maps the finished runs of the grid to one value per seed; a seed that lacks points has none."""
+    rule: Rule
+    percent: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that runs can support or refute."""
+
+    id: str
+    sentence: str
+    section: str
+    """Where the paper says it."""
+    problem: Problem | str
+    """The problem, or the name of an installed one."""
+    grids: Mapping[str, Grid]
+    """By scale of the ledger, ``demo`` or ``laptop``."""
+    statistics: tuple[Statistic, ...]
+    decides: str
+    """What would decide the claim, or strengthen the evidence."""
+    timed: bool = False
+    """True if the runs measure time, so that no other run should share the machine."""
+
+    @property
+    def declared(self) -> Problem:
+        """The problem."""
+        return find_problem(self.problem) if isinstance(self.problem, str) else self.problem
+
+    def runs(self, scale: str) -> list[RunSpec]:
+        """The runs at a scale of the ledger; none if the claim is not tested there."""
+        return self.grids[scale].runs(self.declared) if scale in self.grids else []
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A statistic on the runs of a claim."""
+
+    statistic: Statistic
+    by_seed: BySeed
+    interval: Interval | None
+    """None if fewer than two seeds have a value."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the rule of the statistic."""
+        return self.statistic.rule.verdict(self.interval)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict on a claim at one scale."""
+
+    claim: Claim
+    scale: str
+    measurements: tuple[Measurement, ...]
+    records: tuple[RunRecord, ...]
+    """The runs of the seeds whose runs are all done."""
+    wanted: int
+    """The number of runs in the grid."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Holds if all statistics hold; does not hold if any does not."""
+        return combine([each.verdict for each in self.measurements])
+
+    @property
+    def seeds(self) -> int:
+        """The fewest seeds behind any of the statistics."""
+        return min(len(each.by_seed) for each in self.measurements)
+
+
+def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result | None:
+    """Measure a claim on the seeds whose runs are all done; None if there are none: half a front is not a front.
+
+    Args:
+        claim: the claim.
+        scale: of the ledger.
+        stored: runs by key; those that are not done are ignored.
+    """
+    runs = claim.runs(scale)
+    done = {run.key for run in runs if run.key in stored and stored[run.key].status == "done"}
+    incomplete = {run.seed for run in runs if run.key not in done}
+    records = tuple(stored[run.key] for run in runs if run.seed not in incomplete)
+    if not records:
+        return None
+    measurements = []
+    for statistic in claim.statistics:
+        by_seed = statistic.measure(records)
+        measurements.append(Measurement(statistic, by_seed, interval_of(by_seed.values())))
+    return Result(claim, scale, tuple(measurements), records, len(runs))

@@ -1,0 +1,68 @@
+"""The runs behind the ledger as a small parquet file, from which the page can be drawn again without training.
+
+Of a run with losses only the last row is kept, unless its problem draws the curves. Diagnostics are left out.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gradsurgery.lab import Metrics, RunRecord, RunSpec, UserError, find_problem, installed_problems
+from gradsurgery.lab.atomic import replace_file
+from gradsurgery.lab.lam import lam_columns
+from gradsurgery.relative import relative
+
+_SPEC = ("problem", "scale", "method", "lam", "rho", "seed", "relative")
+_JSON = ("settings", "rows")
+
+
+def write_records(records: Iterable[RunRecord], path: Path) -> int:
+    """Write the finished runs, sorted, and return their number; an existing file is replaced."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    rows = [_row(record) for record in records if record.status == "done"]
+    rows.sort(key=lambda row: [str(row[name]) for name in (*_SPEC, "settings")])
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in (*_SPEC, *_JSON)}
+    with replace_file(path) as part:
+        write_table(pa.table(columns), part, compression="zstd")
+    return len(rows)
+
+
+def read_records(path: Path) -> list[RunRecord]:
+    """Read what ``write_records`` wrote."""
+    import pyarrow as pa
+    from pyarrow.parquet import read_table
+
+    if not path.is_file():
+        raise UserError(f"there is no file {path}: gradsurgery claims --export writes one")
+    try:
+        rows = read_table(path).to_pylist()
+        return [_record(row) for row in rows]
+    except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} must be a file that gradsurgery claims --export wrote, but it is not") from error
+
+
+def _row(record: RunRecord) -> dict[str, Any]:
+    spec = record.spec
+    columns = {**vars(spec), **lam_columns(spec.lam), "settings": json.dumps(dict(spec.settings), sort_keys=True)}
+    return {**columns, "rows": json.dumps([_without_diagnostics(row) for row in _kept(record)])}
+
+
+def _kept(record: RunRecord) -> tuple[Metrics, ...]:
+    installed = record.spec.problem in installed_problems()
+    draws_curves = installed and find_problem(record.spec.problem).draw is not None
+    return record.metrics[-1:] if "main_train" in record.final and not draws_curves else record.metrics
+
+
+def _without_diagnostics(row: Metrics) -> Metrics:
+    return {name: value for name, value in row.items() if not name.startswith("surgery/")}
+
+
+def _record(row: dict[str, Any]) -> RunRecord:
+    columns = {name: row[name] for name in _SPEC}
+    if columns.pop("relative"):
+        columns["lam"] = relative(columns["lam"])
+    spec = RunSpec(settings=json.loads(row["settings"]), **columns)
+    return RunRecord(spec, "done", {}, tuple(json.loads(row["rows"])))

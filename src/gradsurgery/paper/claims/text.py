@@ -1,0 +1,37 @@
+"""How results are written, the same in the terminal, in Markdown and in HTML."""
+
+from collections.abc import Sequence
+
+from gradsurgery.lab.reports.looks import number
+from gradsurgery.paper.claims.claim import Measurement, Result, Statistic
+from gradsurgery.paper.claims.rule import Verdict
+
+
+def count_verdicts(results: Sequence[Result]) -> str:
+    """How many claims have each verdict, for example ``holds: 15, does not hold: 2, undecided: 9``."""
+    return ", ".join(f"{verdict}: {sum(result.verdict == verdict for result in results)}" for verdict in Verdict)
+
+
+def describe_measurement(measurement: Measurement) -> str:
+    """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
+    interval = measurement.interval
+    if interval is None:
+        return "no interval: fewer than two seeds can be compared"
+    factor, unit = _unit(measurement.statistic)
+    low, mean, high = (number(factor * value) for value in (interval.low, interval.mean, interval.high))
+    return f"{mean}{unit} [{low}, {high}]"
+
+
+def describe_rule(statistic: Statistic) -> str:
+    """Where the interval has to be, for example ``above 0 (does not hold below 0.02)``."""
+    return statistic.rule.describe(*_unit(statistic))
+
+
+def describe_runs(result: Result) -> str:
+    """How many runs of the grid are missing; empty if none are."""
+    missing = result.wanted - len(result.records)
+    return f"{missing} of {result.wanted} runs are missing" if missing else ""
+
+
+def _unit(statistic: Statistic) -> tuple[float, str]:
+    return (100.0, " %") if statistic.percent else (1.0, "")

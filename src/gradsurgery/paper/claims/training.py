@@ -1,0 +1,57 @@
+"""Train the runs of claims that are not stored yet: one sweep for each problem and its settings."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradsurgery.lab import Problem, RunRecord, RunSpec
+from gradsurgery.lab.sweep.events import Listener
+from gradsurgery.lab.sweep.train import train_grid
+from gradsurgery.paper.claims.claim import Claim
+
+
+def train_claims(
+    claims: Sequence[Claim],
+    scale: str,
+    *,
+    folder: Path,
+    listener: Listener,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    checkpoint_every: float = 60.0,
+) -> list[RunRecord]:
+    """Train what is missing, and return the records of all runs of the claims, done or failed.
+
+    A run that several claims need is trained once. Runs that measure time are trained one after the other.
+
+    Args:
+        claims: the claims.
+        scale: of the ledger.
+        folder: has the store.
+        listener: receives the progress.
+        workers: processes that share the runs; None for one per core.
+        data_dir: a folder whose subfolders stand in for hub ids.
+        checkpoint_every: seconds between two checkpoints of a run.
+    """
+    records = []
+    for problem, runs, timed in _sweeps(claims, scale):
+        records += train_grid(
+            problem,
+            runs,
+            folder=folder,
+            listener=listener,
+            workers=1 if timed and workers != 0 else workers,
+            data_dir=data_dir,
+            checkpoint_every=checkpoint_every,
+        )
+    return records
+
+
+def _sweeps(claims: Sequence[Claim], scale: str) -> list[tuple[Problem, list[RunSpec], bool]]:
+    """The runs of all claims, divided by problem and settings."""
+    by_settings: dict[tuple[str, str], tuple[Problem, dict[str, RunSpec], bool]] = {}
+    for claim in claims:
+        for run in claim.runs(scale):
+            key = run.problem, json.dumps(run.settings, sort_keys=True)
+            by_settings.setdefault(key, (claim.declared, {}, claim.timed))[1].setdefault(run.key, run)
+    return [(problem, list(runs.values()), timed) for problem, runs, timed in by_settings.values()]

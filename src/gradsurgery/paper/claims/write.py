@@ -1,0 +1,58 @@
+"""Print and write the ledger."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from gradsurgery.lab import RunRecord, UserError
+from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.paper.claims.claim import Claim, Result, judge
+from gradsurgery.paper.claims.ledger import CLAIMS, SCALES
+from gradsurgery.paper.claims.markdown import render_markdown
+from gradsurgery.paper.claims.page import write_page
+from gradsurgery.paper.claims.records import write_records
+from gradsurgery.paper.claims.terminal import print_ledger
+
+
+def judge_all(claims: Sequence[Claim], stored: Iterable[RunRecord]) -> dict[str, list[Result]]:
+    """The results of each scale that has any."""
+    by_key: Mapping[str, RunRecord] = {record.spec.key: record for record in stored}
+    by_scale = {scale: [result for claim in claims if (result := judge(claim, scale, by_key))] for scale in SCALES}
+    return {scale: results for scale, results in by_scale.items() if results}
+
+
+def write_ledger(
+    claims: Sequence[Claim],
+    stored: Sequence[RunRecord],
+    console: Console,
+    *,
+    folder: Path,
+    markdown: Path | None = None,
+    export: Path | None = None,
+) -> None:
+    """Print the verdicts of each scale, and write the page; on request also as Markdown, and the runs as Parquet.
+
+    Args:
+        claims: the claims to judge.
+        stored: all stored runs.
+        console: for the table.
+        folder: where the page goes.
+        markdown: where to write the page in Markdown.
+        export: where to write the runs of the claims.
+    """
+    by_scale = judge_all(claims, stored)
+    if not by_scale:
+        raise UserError(
+            f"no run of {', '.join(claim.id for claim in claims)} is finished, so there is nothing to judge"
+        )
+    for scale, results in by_scale.items():
+        console.print(f"At the scale {scale}", style="bold")
+        print_ledger(results, console)
+    console.print(f"page: {write_page(by_scale, folder)}", soft_wrap=True)
+    if markdown:
+        write_atomically(markdown, render_markdown(by_scale, list(CLAIMS.values())).encode())
+        console.print(f"Markdown: {markdown}", soft_wrap=True)
+    if export:
+        used = {record.spec.key: record for results in by_scale.values() for each in results for record in each.records}
+        console.print(f"{write_records(used.values(), export)} runs written to {export}", soft_wrap=True)

@@ -1,0 +1,137 @@
+"""Images that stay on disk: worker processes read, decode, crop and flip them ahead of the device.
+
+Training images are augmented as is usual for ImageNet: a random crop of 8 to 100 % of the area with an aspect ratio
+from 3:4 to 4:3, scaled to a square, and flipped with probability 1/2. For evaluation the crop is a centred square with
+7/8 of the shorter side.
+The image and augmentation at each position of training follow from the seed, so that a resumed run sees what it would
+have seen.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gradsurgery.lab.processes import exit_with_parent
+from gradsurgery.lab.sweep.cores import available_cores
+from gradsurgery.paper.data.images.arrays import Array
+from gradsurgery.paper.data.images.crop import center_crop, crop_and_resize, random_crop
+from gradsurgery.paper.data.images.dataset import ImageDataset
+from gradsurgery.paper.data.shuffle import Seeds, epoch_indices, evenly_spaced
+
+Tree = Any
+MESSAGE_IMAGES = 64
+"""Images in a message from a worker; whole batches would arrive late and take much memory."""
+
+PREFETCHED_BATCHES = 2
+
+
+class DiskSource:
+    """Batches of images read from disk, of any size, scaled to squares.
+
+    Args:
+        train: images to train on.
+        test: held-out images.
+        size: height and width that images are scaled to.
+    """
+
+    def __init__(self, train: ImageDataset, test: ImageDataset, *, size: int) -> None:
+        self._size, self._train, self._test = size, train, test
+        self.classes = train.classes
+        self.data: Tree = {}
+
+    def __len__(self) -> int:
+        """Return the number of training images."""
+        return len(self._train)
+
+    def batches(self, batch: int, shard: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
+        """Iterate over this shard of each training batch, from step ``start`` on."""
+        return _batches(_TrainingExamples(self._train, self._size, batch, shard, seeds, start), shard)
+
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, shard: slice) -> Iterator[Tree]:
+        """Iterate over this shard of each batch of ``number`` evenly spaced images, without augmentation."""
+        dataset = self._test if held_out else self._train
+        indices = evenly_spaced(len(dataset), number).reshape(-1, batch)[:, shard].ravel()
+        return _batches(_EvaluationExamples(dataset, self._size, indices), shard)
+
+    def images(self, data: Tree, batch: Tree) -> jax.Array:
+        """Return the images of a batch, (images, size, size, 3), from 0 to 1."""
+        return batch["pixels"].astype(jnp.float32) / 255
+
+    def labels(self, data: Tree, batch: Tree) -> jax.Array:
+        """Return the labels of a batch."""
+        return batch["labels"]
+
+
+class _Examples(Protocol):
+    """Examples by position, as grain reads them."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: Any) -> dict[str, Array]: ...
+
+
+class _TrainingExamples:
+    """The examples of one shard of each batch, in order, from a step on."""
+
+    def __init__(self, dataset: ImageDataset, size: int, batch: int, shard: slice, seeds: Seeds, start: int) -> None:
+        self._dataset, self._size, self._batch, self._shard = dataset, size, batch, shard
+        self._seeds, self._start = seeds, start
+
+    def __len__(self) -> int:
+        return 2**40  # effectively endless
+
+    def __getitem__(self, position: Any) -> dict[str, Array]:
+        step, offset = divmod(int(position), self._shard.stop - self._shard.start)
+        position = (self._start + step) * self._batch + self._shard.start + offset
+        index = int(epoch_indices(len(self._dataset), 1, self._seeds, position)[0])
+        rng = np.random.default_rng([*self._seeds, position, 1])
+        pixels = self._dataset.read(
+            index, lambda image: crop_and_resize(image, random_crop(*image.size, rng), self._size)
+        )
+        return {"pixels": pixels[:, ::-1] if rng.random() < 0.5 else pixels, "labels": self._dataset.labels[index]}
+
+
+class _EvaluationExamples:
+    """The examples of a dataset at the given indices."""
+
+    def __init__(self, dataset: ImageDataset, size: int, indices: Array) -> None:
+        self._dataset, self._size, self._indices = dataset, size, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, position: Any) -> dict[str, Array]:
+        index = int(self._indices[position])
+        pixels = self._dataset.read(
+            index, lambda image: crop_and_resize(image, center_crop(*image.size, 7 / 8), self._size)
+        )
+        return {"pixels": pixels, "labels": self._dataset.labels[index]}
+
+
+def _init_worker(number: int, count: int) -> None:
+    exit_with_parent()
+
+
+def _batches(examples: _Examples, shard: slice) -> Iterator[Tree]:
+    """Iterate over batches of the shard's size, made by one worker per core."""
+    import grain  # slow to import, and images in memory do not need it
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()  # grain reads absl flags, and starts no workers before they are parsed
+    size = shard.stop - shard.start
+    message = math.gcd(size, MESSAGE_IMAGES)
+    workers = min(len(available_cores()), math.ceil(len(examples) / message))
+    buffered = max(2, math.ceil(PREFETCHED_BATCHES * size / message / workers))
+    prefetch = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffered)
+    unbuffered = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)  # default: 500 messages in each worker
+    dataset = grain.MapDataset.source(examples).batch(message).to_iter_dataset(unbuffered)
+    with closing(iter(dataset.mp_prefetch(prefetch, worker_init_fn=_init_worker))) as messages:  # stops the workers
+        while received := list(islice(messages, size // message)):
+            yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *received)

@@ -1,0 +1,1 @@
+"""Two datasets of images, one residual network with two heads."""

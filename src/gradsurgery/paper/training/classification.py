@@ -1,0 +1,91 @@
+"""Image classification with a residual network, shared by the vision tasks.
+
+Batch statistics belong to a dataset. In training, images are normalised by the statistics of their own batch; in
+evaluation, by the running statistics of their dataset. These are updated once a step, in the pass of the first loss
+that sees the dataset's images. So evaluation normalises as training did, however different two datasets are, and the
+weight of aux does not affect how main's images are normalised.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from gradsurgery.paper.models.functional import Functional
+from gradsurgery.paper.models.resnet import ResNet, ResNetConfig
+from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
+from gradsurgery.paper.training.schedule import warmup_cosine
+
+Tree = Any
+
+SMALL = 64
+"""Images up to this many pixels wide go through the stem for small images."""
+
+
+def residual_network(settings: ResidualNetworkSettings, pixels: int, heads: Mapping[str, int]) -> Functional[ResNet]:
+    """Make the network for images of this width and height.
+
+    Args:
+        settings: the size of the network.
+        pixels: width and height of the images.
+        heads: name -> number of classes.
+    """
+    config = ResNetConfig(
+        tuple(int(count) for count in settings.blocks.split(",")),
+        bottleneck=settings.bottleneck,
+        width=settings.width,
+        small_images=pixels <= SMALL,
+    )
+    return Functional(lambda rngs: ResNet(config, heads, rngs=rngs))
+
+
+def training_logits(net: Functional[ResNet], params: Tree, statistics: Tree, images: jax.Array) -> tuple[Any, Tree]:
+    """Logits by head, normalised by the batch's own statistics, and the updated running statistics."""
+    model = net(params, statistics)
+    logits = model(_standardise(images), training=True)
+    return logits, nnx.state(model, nnx.BatchStat)
+
+
+def evaluation_logits(net: Functional[ResNet], params: Tree, statistics: Tree, images: jax.Array) -> Any:
+    """Logits by head, normalised by the running statistics."""
+    return net(params, statistics)(_standardise(images), training=False)
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Mean over a batch."""
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
+
+
+def loss_and_accuracy(role: str, logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+    """Metrics of a batch."""
+    accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels)
+    return {role: cross_entropy(logits, labels), f"accuracy_{role}": accuracy}
+
+
+def sgd(
+    settings: ResidualNetworkSettings, steps: int, *, divide_by_lam: bool
+) -> Callable[[Any], optax.GradientTransformation]:
+    """SGD with Nesterov momentum 0.9, warm-up and cosine decay.
+
+    Args:
+        settings: the settings of the run.
+        steps: steps in the run.
+        divide_by_lam: divide the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients.
+    """
+    schedule = warmup_cosine(
+        settings.learning_rate, warmup_epochs=settings.warmup_epochs, epochs=settings.epochs, steps=steps
+    )
+
+    def optimiser(lam: Any) -> optax.GradientTransformation:
+        scale = 1 / (1 + lam) if divide_by_lam else 1.0
+        return optax.sgd(lambda step: scale * schedule(step), momentum=0.9, nesterov=True)
+
+    return optimiser
+
+
+def _standardise(images: jax.Array) -> jax.Array:
+    """Scale images from 0 to 1 to about mean 0 and variance 1."""
+    return (images - 0.45) / 0.25

@@ -1,0 +1,66 @@
+"""Adam on two corpora, for the text tasks: the same loss on the large corpus (main) and on the small one (aux)."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import optax
+
+from gradsurgery.paper.models.transformer import TransformerConfig
+from gradsurgery.paper.training.buckets import BatchLoss
+from gradsurgery.paper.training.chunked import Outcome
+from gradsurgery.paper.training.chunking import chunk_steps
+from gradsurgery.paper.training.evaluation import mean_losses
+from gradsurgery.paper.training.training import Batches, Loss, Training, Tree
+from gradsurgery.paper.training.transformer import TransformerSettings
+
+ROLES = ("main", "aux")
+
+
+def transformer_config(settings: TransformerSettings) -> TransformerConfig:
+    """The size of the transformer."""
+    return TransformerConfig(settings.layers, settings.heads, settings.width, settings.hidden)
+
+
+def train_on_two_corpora(
+    settings: TransformerSettings,
+    *,
+    init: Callable[[jax.Array], tuple[Tree, Tree]],
+    batch_loss: BatchLoss,
+    batches: Batches,
+    evaluation_batches: Mapping[str, Tree],
+    weight: Callable[[Tree], jax.Array | int],
+    final_metrics: Callable[[Tree, Tree], Outcome] | None = None,
+) -> Training:
+    """Make the task.
+
+    Args:
+        settings: the settings of the problem.
+        init: ``key -> (params, extra)``.
+        batch_loss: the mean loss of a batch of either corpus.
+        batches: ``(seed, start) -> iterator`` of batches by role.
+        evaluation_batches: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` -> batches along a first axis.
+        weight: the weight of a batch in the mean loss of its corpus, such as its number of tokens.
+        final_metrics: ``(params, extra) -> outcome`` of a run, computed at its end.
+    """
+
+    def loss(role: str) -> Loss:
+        return lambda params, extra, data, batch: (batch_loss(params, extra, batch[role]), extra)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        return mean_losses(lambda batch: batch_loss(params, extra, batch), data, weight)
+
+    chunks, steps = chunk_steps(settings.steps, settings.rows)
+    return Training(
+        init=init,
+        losses=[loss(role) for role in ROLES],
+        data=evaluation_batches,
+        data_axis=1,
+        batches=batches,
+        optimiser=lambda lam: optax.adam(settings.learning_rate),
+        evaluate=evaluate,
+        chunks=chunks,
+        steps=steps,
+        scan=True,
+        final_metrics=final_metrics,
+        sharded=settings.sharded,
+    )

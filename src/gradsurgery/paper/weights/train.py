@@ -1,0 +1,107 @@
+"""``weights``: cross-entropy of an MLP or a residual network, and half the squared length of its parameters."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+
+from gradsurgery.paper.data.images.source import image_source
+from gradsurgery.paper.models import mlp
+from gradsurgery.paper.training.batch_slices import BatchSlices
+from gradsurgery.paper.training.chunking import chunk_epochs
+from gradsurgery.paper.training.classification import (
+    cross_entropy,
+    evaluation_logits,
+    loss_and_accuracy,
+    residual_network,
+    sgd,
+    training_logits,
+)
+from gradsurgery.paper.training.evaluation import batch_by_batch
+from gradsurgery.paper.training.training import Training, Tree
+from gradsurgery.paper.weights.problem import Settings
+
+
+def half_square(params: Tree) -> jax.Array:
+    """Half the squared length of all parameters together."""
+    return optax.tree.norm(params, squared=True) / 2
+
+
+def aux(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+    """The auxiliary loss, which sees no images."""
+    return half_square(params), extra
+
+
+@lru_cache(maxsize=1)
+def build(settings: Settings, data_dir: Path | None) -> Training:
+    """Load the images and prepare training, once for all runs of a worker."""
+    return (_build_mlp if settings.model == "mlp" else _build_resnet)(settings, data_dir)
+
+
+def _build_mlp(settings: Settings, data_dir: Path | None) -> Training:
+    data, classes = mlp.load_data(
+        settings.main_data, data_dir, settings.train_images, settings.test_images, settings.main_classes
+    )
+    examples, inputs = data["train_images"].shape
+    chunks, steps = chunk_epochs(settings.epochs, examples, settings.batch, settings.rows_per_epoch)
+
+    def batches(seed: int, start: int) -> Iterator[Any]:
+        return mlp.shuffled_epochs(examples, settings.batch, steps * settings.rows_per_epoch, seed, start)
+
+    def evaluate(params: Tree, extra: Tree, data: Tree) -> dict[str, jax.Array]:
+        length = half_square(params)
+        return {"aux_train": length, "aux_test": length, **mlp.evaluate_main(params, data, settings.evaluated)}
+
+    return Training(
+        init=lambda key: (mlp.init(key, inputs, classes), ()),
+        losses=(mlp.main, aux),
+        data=data,
+        batches=batches,
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        evaluate=evaluate,
+        chunks=chunks,
+        steps=steps,
+        scan=True,
+    )
+
+
+def _build_resnet(settings: Settings, data_dir: Path | None) -> Training:
+    source = image_source(
+        settings.main_data,
+        data_dir,
+        from_disk=settings.main_from_disk,
+        classes=settings.main_classes,
+        train_images=settings.train_images,
+        test_images=settings.test_images,
+        pixels=settings.pixels,
+        margin=settings.margin,
+    )
+    net = residual_network(settings, settings.pixels, {"main": source.classes})
+    chunks, steps = chunk_epochs(settings.epochs, len(source), settings.batch, settings.rows_per_epoch)
+    slices = BatchSlices(settings.batch, settings.evaluated)
+
+    def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
+        logits, statistics = training_logits(net, params, extra, source.images(data, batch))
+        return cross_entropy(logits["main"], source.labels(data, batch)), statistics
+
+    def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
+        logits = evaluation_logits(net, params, extra, source.images(data, batch))["main"]
+        return {**loss_and_accuracy("main", logits, source.labels(data, batch)), "aux": half_square(params)}
+
+    def batches(seed: int, start: int) -> Iterator[Tree]:
+        return source.batches(settings.batch, slices.training, (seed,), start)
+
+    return Training(
+        init=net.init,
+        losses=(main, aux),
+        data=source.data,
+        batches=batches,
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        evaluate=batch_by_batch(measure, lambda held_out: source.evaluation_batches(held_out, *slices.evaluation)),
+        chunks=chunks,
+        steps=steps,
+        scan=False,
+    )

@@ -1,0 +1,94 @@
+"""Stored runs are divided into sweeps by scale and settings."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradsurgery as gs
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.store.select import select_runs, select_sweeps
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+
+def record(folder, problem="mine", scale="default", lam=0.1, **settings):
+    with lab.Store(folder).run(problem=problem, scale=scale, method=gs.mixed(lam=lam), settings=settings) as run:
+        run.log(step=0, main_train=1 + lam, aux_train=1 - lam)
+
+
+def test_a_problem_known_by_its_runs_alone_with_one_set_of_settings_is_one_sweep(tmp_path):
+    record(tmp_path, rate=0.1)
+    record(tmp_path, lam=0.2, rate=0.1)
+    (sweep,) = select_sweeps(tmp_path, "mine")
+    assert (sweep.title, sweep.folder_name, len(sweep.records)) == ("mine, default", "mine-default", 2)
+
+
+def test_sweeps_with_different_settings_have_different_titles_and_folders(tmp_path):
+    record(tmp_path, rate=0.1)
+    record(tmp_path, rate=0.2)
+    sweeps = select_sweeps(tmp_path, "mine")
+    assert [sweep.title for sweep in sweeps] == ["mine, default, rate = 0.1", "mine, default, rate = 0.2"]
+    assert len({sweep.folder_name for sweep in sweeps}) == 2
+
+
+def test_equal_settings_of_different_types_are_different_sweeps(tmp_path):
+    for rate in (1, 1.0, True):
+        record(tmp_path, rate=rate)
+    sweeps = select_sweeps(tmp_path, "mine")
+    assert {sweep.title for sweep in sweeps} == {f"mine, default, rate = {rate}" for rate in ("1", "1.0", "True")}
+    assert len({sweep.folder_name for sweep in sweeps}) == 3
+
+
+def test_a_sweep_reports_its_own_runs_after_a_default_changed_its_type(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for default in ("1", "1.0"):
+        declaration = f"@lab.problem(main='m', aux='a', settings={{'rate': {default}}}, lams=[1.0])"
+        body = "def typed(run):\n    yield {'step': 0, 'main_train': 1.0, 'aux_train': 1.0}"
+        Path("typed.py").write_text(f"from gradsurgery import lab\n\n{declaration}\n{body}\n")
+        monkeypatch.delitem(sys.modules, "typed", raising=False)
+        assert main(["sweep", "typed.py:typed", "--workers", "0"]) == 0
+        assert capsys.readouterr().out.endswith("report: runs/report/typed-default/report.html\n")
+
+
+def test_a_problem_whose_runs_all_failed_has_no_finished_run(tmp_path):
+    with pytest.raises(OSError, match="full"), lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)):
+        raise OSError("full")
+    with pytest.raises(UserError, match="no finished run of mine is stored"):
+        select_runs(tmp_path, "mine", status="done")
+
+
+def test_all_scales_of_a_problem_known_by_its_runs_alone_are_sweeps(tmp_path):
+    for scale in ("small", "large"):
+        record(tmp_path, scale=scale)
+    assert {sweep.title for sweep in select_sweeps(tmp_path, "mine")} == {"mine, small", "mine, large"}
+    assert [sweep.title for sweep in select_sweeps(tmp_path, "mine", ["large"])] == ["mine, large"]
+    assert len(select_runs(tmp_path, "mine")) == 2
+
+
+def test_a_declared_problem_is_selected_at_its_first_scale(tmp_path):
+    record(tmp_path, problem="conditioning", scale="demo")
+    for scale in ("demo", "laptop"):
+        record(tmp_path, problem="lipschitz", scale=scale)
+    assert {sweep.records[0].spec.scale for sweep in select_sweeps(tmp_path, "lipschitz")} == {"demo"}
+    assert len(select_sweeps(tmp_path, "lipschitz", ["demo", "laptop"])) == 2
+    with pytest.raises(UserError, match="no run of lipschitz at scale paper is stored"):
+        select_sweeps(tmp_path, "lipschitz", ["demo", "paper"])
+
+
+def test_several_problems_and_scales_are_reported_on_one_index(tmp_path, capsys):
+    for scale in ("demo", "laptop"):
+        record(tmp_path, problem="lipschitz", scale=scale)
+        record(tmp_path, problem="weights", scale=scale)
+    assert main(["report", "lipschitz", "weights", "--scale", "demo,laptop", "--folder", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("report: ") for line in lines) == 4
+    assert lines[-1] == f"index: {tmp_path / 'report' / 'index.html'}"
+
+
+def test_the_report_of_a_problem_with_an_unusual_name_stays_in_its_folder(tmp_path):
+    record(tmp_path, problem="../../outside", scale="/small")
+    (sweep,) = select_sweeps(tmp_path, "../../outside")
+    assert sweep.folder_name == ".._.._outside-_small"

@@ -1,0 +1,70 @@
+"""Intervals over seeds, and the verdict of a rule on them."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from gradsurgery.paper.claims.interval import Interval, interval_of, student_t
+from gradsurgery.paper.claims.rule import Rule, Verdict, combine
+
+HOLDS, FAILS, UNDECIDED = Verdict
+
+
+def test_student_t_is_scipys():
+    for degrees in (*range(1, 40), 100, 1000):
+        assert student_t(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-3)
+
+
+def test_the_interval_of_three_seeds_by_hand():
+    """Mean 2, standard deviation 1, t = 4.303 for two degrees of freedom."""
+    interval = interval_of([1.0, 2.0, 3.0])
+    reach = 4.3027 / math.sqrt(3)
+    assert (interval.mean, interval.seeds) == (2.0, 3)
+    assert (interval.low, interval.high) == pytest.approx((2 - reach, 2 + reach))
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, math.nan], [1.0, math.inf]])
+def test_one_seed_has_no_interval(values):
+    assert interval_of(values) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "verdict"),
+    [
+        (Rule(low=0.0, margin=0.02), 0.01, 0.3, HOLDS),
+        (Rule(low=0.0, margin=0.02), 0.001, 0.01, HOLDS),
+        (Rule(low=0.0, margin=0.02), -0.3, -0.1, FAILS),
+        (Rule(low=0.0, margin=0.02), -0.01, 0.01, FAILS),  # any lead is too small to count
+        (Rule(low=0.0, margin=0.02), -0.1, 0.1, UNDECIDED),
+        (Rule(high=0.0, margin=0.01), -0.2, -0.1, HOLDS),
+        (Rule(high=0.0, margin=0.01), 0.1, 0.2, FAILS),
+        (Rule(high=0.0, margin=0.01), -0.005, 0.2, FAILS),
+        (Rule(high=0.0, margin=0.01), -0.2, 0.2, UNDECIDED),
+        (Rule(-0.05, 0.05), -0.04, 0.04, HOLDS),
+        (Rule(-0.05, 0.05), 0.06, 0.07, FAILS),
+        (Rule(-0.05, 0.05), -0.07, -0.06, FAILS),
+        (Rule(-0.05, 0.05), 0.04, 0.06, UNDECIDED),
+        (Rule(-0.05, 0.05), -0.5, 0.5, UNDECIDED),
+    ],
+)
+def test_the_verdict_depends_on_the_whole_interval(rule, low, high, verdict):
+    assert rule.verdict(Interval((low + high) / 2, low, high, 3)) == verdict
+
+
+def test_without_an_interval_nothing_is_decided():
+    assert Rule(low=0.0, margin=math.inf).verdict(None) == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "combined"),
+    [
+        ([HOLDS, HOLDS], HOLDS),
+        ([HOLDS, UNDECIDED], UNDECIDED),
+        ([HOLDS, FAILS], FAILS),
+        ([FAILS, UNDECIDED], FAILS),
+        ([], UNDECIDED),
+    ],
+)
+def test_a_claim_holds_if_all_its_statistics_do(verdicts, combined):
+    assert combine(verdicts) == combined

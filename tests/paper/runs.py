@@ -1,0 +1,62 @@
+"""Single runs of a problem, trained or only traced in this process."""
+
+from importlib import import_module
+
+import jax
+
+from gradsurgery.lab.find import find_problem as problem
+from gradsurgery.lab.grid import specs
+from gradsurgery.paper.training.training import TrainingState, seed_key
+from tests.lab.sweep.recorder import Recorder
+
+
+def make_run(name, scale="demo", *, method="bloop", lam=0.3, rho=0.1, seed=0, **settings):
+    """The spec of one run; ``rho`` applies to bloop only."""
+    rhos = [rho] if rho is not None and method == "bloop" else None
+    (run,) = specs(problem(name), scale, methods=[method], lams=[lam], rhos=rhos, seeds=[seed], settings=settings)
+    return run
+
+
+def build(run, data_dir=None):
+    """What trains the run, built anew: some tests change it."""
+    name = {"ema": "language"}.get(run.problem, run.problem.replace("-", "_"))
+    module = import_module(f"gradsurgery.paper.{name}.train")
+    return module.build.__wrapped__(problem(run.problem).typed_settings(run.settings), data_dir)
+
+
+def train(task, run, chunks=None):
+    """Train for this many chunks, all by default; returns the last state and all rows."""
+    state, rows = task.start(run)
+    for chunk in range(task.chunks if chunks is None else chunks):
+        state, more = task.advance(run, state, chunk)
+        rows = [*rows, *more]
+    return state, rows
+
+
+def trace_step(task, run):
+    """Trace the first step of a ``Training`` without compiling it, and return the shapes of the state before it.
+
+    The state must keep its shapes and types.
+    """
+    params, extra = jax.eval_shape(task._initial_values, seed_key(run.seed))
+    variant = run.method
+    optimiser = jax.eval_shape(lambda params: task._optimiser_state(variant, params, run.lam, run.rho), params)
+    state, batch = TrainingState(params, extra, optimiser), next(task._batches(run.seed, 0))
+    next_state = jax.eval_shape(
+        lambda state, batch: task._next_state(variant, state, task._data, batch, run.lam, run.rho), state, batch
+    )
+    for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(next_state), strict=True):
+        assert (before.shape, before.dtype) == (after.shape, after.dtype)
+    return state
+
+
+class Interrupter(Recorder):
+    """Interrupts a sweep when this fraction of a run is trained."""
+
+    def __init__(self, at=2.0):
+        super().__init__()
+        self.at = at
+
+    def run_advanced(self, run, fraction, metrics):
+        if fraction >= self.at:
+            raise KeyboardInterrupt
