@@ -221,6 +221,7 @@ def under_ddp(tmp_path_factory):
     tasks = {
         **{name: partial(train, **{"wrap": ddp(), **case}) for name, case in (UNDER_DDP | WRONG_UNDER_DDP).items()},
         "independent processes": train_beside_ddp,
+        "averages in bfloat16": partial(train, wrap=ddp(), average_dtype=torch.bfloat16),
         "powersgd": partial(train, wrap=replicated_with_powersgd),
         "join": train_inside_join,
         **{
@@ -252,6 +253,10 @@ def under_fsdp(tmp_path_factory):
         **{name: partial(train, **case) for name, case in UNDER_FSDP.items()},
         "uninterrupted": partial(train, **resumed),
         "resumed": partial(train, **resumed, checkpoint=folder / "checkpoint"),
+        "uninterrupted, bfloat16": partial(train, **resumed, average_dtype=torch.bfloat16),
+        "resumed, bfloat16": partial(
+            train, **resumed, average_dtype=torch.bfloat16, checkpoint=folder / "bfloat16", attached=True
+        ),
         "uninterrupted, adam": partial(train, **{**resumed, "optimizer": "adam"}),
         "resumed, adam": partial(
             train, **{**resumed, "optimizer": "adam"}, checkpoint=folder / "attached", attached=True
@@ -366,7 +371,11 @@ def test_fsdp1_is_refused(under_fsdp, name):
         assert outcome.steps == 0
 
 
-@pytest.mark.parametrize("name", ["", ", adam"], ids=["surgery saved", "optimiser saved, surgery attached"])
+@pytest.mark.parametrize(
+    "name",
+    ["", ", bfloat16", ", adam"],
+    ids=["surgery saved", "averages in bfloat16", "optimiser saved, surgery attached"],
+)
 def test_under_fsdp_a_run_resumes_from_a_distributed_checkpoint_bit_for_bit(under_fsdp, name):
     for actual, expected in zip(under_fsdp[f"resumed{name}"], under_fsdp[f"uninterrupted{name}"], strict=True):
         assert_same_numbers(actual, expected)
@@ -437,3 +446,9 @@ def test_under_fsdp_with_tensor_parallelism_four_processes_match_one(tmp_path):
     for outcome in run_tasks({"strided": train_with_tensor_parallelism}, tmp_path, world=4)["strided"]:
         assert outcome.error is None
         torch.testing.assert_close(outcome.parameters, outcome.averages[0], rtol=1e-9, atol=1e-12)
+
+
+def test_under_ddp_averages_in_bfloat16_are_rounded_alike(under_ddp):
+    first, second = (outcome.averages for outcome in under_ddp["averages in bfloat16"])
+    assert {average.dtype for level in first for average in level} == {torch.bfloat16}
+    torch.testing.assert_close(first, second, rtol=0, atol=0)

@@ -167,12 +167,26 @@ def test_losses_scaled_for_float16_train_like_float32(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's own
-def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
+@pytest.mark.parametrize("shared", [False, True], ids=["two forward passes", "one forward pass"])
+def test_a_compiled_model_trains_like_an_eager_one(tmp_path, monkeypatch, shared):
     """Dynamo and AOTAutograd trace the model; Inductor's kernels would take a minute to build and test only PyTorch."""
-    options = {"optim": "sgd", "max_steps": 3}
+    monkeypatch.setattr(torch._functorch.config, "donated_buffer", True)  # restored at the end
+
+    def spread(model, inputs, outputs):
+        return outputs.logits.square().mean()
+
+    trainer_args = {"aux_dataset": None, "compute_aux_loss": spread} if shared else {}
+    options = {"optim": "sgd", "max_steps": 3, "trainer_args": trainer_args}
     compiled = train(surgery_trainer(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
+    assert torch._functorch.config.donated_buffer != shared
     compiled = {name.removeprefix("_orig_mod."): parameter for name, parameter in compiled.items()}
     assert distance(compiled, train(surgery_trainer(tmp_path, gpt2(dropout=0), **options))) < 1e-4
+
+
+def test_averages_may_be_in_bfloat16(tmp_path):
+    trainer = surgery_trainer(tmp_path, trainer_args={"average_dtype": torch.bfloat16})
+    train(trainer)
+    assert {average.dtype for average in trainer.surgery.state_dict()["averages"][0].values()} == {torch.bfloat16}
 
 
 def test_the_auxiliary_dataset_has_a_batch_size_and_epochs_of_its_own(tmp_path):
