@@ -109,6 +109,15 @@ def test_bad_gradients_get_one_sentence_and_leave_nothing_behind(given, error, s
         surgery.apply()
 
 
+def test_a_gradient_for_a_frozen_parameter_is_refused():
+    model = make_model()
+    surgery = gst.Surgery(model, METHOD)
+    model.bias.requires_grad_(False)
+    surgery.gather([GOOD[0], None], [GOOD[0], None])
+    with pytest.raises(ValueError, match="the gradient of main for bias must be None, as the parameter is frozen"):
+        surgery.gather(GOOD, GOOD)
+
+
 def test_the_number_of_losses_is_checked():
     surgery = gst.Surgery(make_model(), METHOD)
     with pytest.raises(ValueError, match="auxiliary"):

@@ -5,7 +5,7 @@ temperature) has the sum of its gradients, as ``(main + aux).backward()`` would 
 backward pass only: when a loss function runs, it holds what the user left there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -22,10 +22,10 @@ class Gatherer:
 
     Args:
         parameters: the parameters of the surgery, a live list.
-        names: the names of parameters by their id, for messages.
+        names: their names for messages, a live list.
     """
 
-    def __init__(self, parameters: list[Tensor], names: Mapping[int, str]) -> None:
+    def __init__(self, parameters: list[Tensor], names: list[str]) -> None:
         self._parameters, self._names = parameters, names
         self.clear()
 
@@ -140,13 +140,13 @@ class Gatherer:
         """
         gradients: Gradients = []
         addresses: set[int] = set()
-        for parameter in self._parameters:
+        for parameter, label in zip(self._parameters, self._names, strict=True):
             gradient = parameter.grad
             if gradient is not None:
                 if gradient.layout is not torch.strided:
                     raise TypeError(
-                        f"the gradient of the {name} loss must be dense; got {gradient.layout} for "
-                        f"{self._describe(parameter)}: make the embedding with sparse=False"
+                        f"the gradient of the {name} loss must be dense; got {gradient.layout} for {label}: make the "
+                        "embedding with sparse=False"
                     )
                 if type(gradient) is not Tensor or not gradient.is_contiguous():
                     gradient = make_dense(place_like(parameter, gradient))
@@ -160,14 +160,11 @@ class Gatherer:
                     addresses.add(address)
             elif parameter._post_accumulate_grad_hooks and id(parameter) in graph.leaves:
                 raise RuntimeError(
-                    f"a hook has removed the gradient of the {name} loss from .grad of {self._describe(parameter)}: "
+                    f"a hook has removed the gradient of the {name} loss from .grad of {label}: "
                     "collect the gradients of each loss yourself and call surgery.gather(main_grads, aux_grads)"
                 )
             gradients.append(gradient)
         return gradients
-
-    def _describe(self, parameter: Tensor) -> str:
-        return self._names.get(id(parameter), f"a parameter of shape {tuple(parameter.shape)}")
 
 
 class _Graph:

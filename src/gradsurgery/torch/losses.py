@@ -33,23 +33,22 @@ def evaluate(name: str, loss: Loss) -> Tensor:
     return loss
 
 
-def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], names: Mapping[int, str]) -> Gradients:
+def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], labels: Sequence[str]) -> Gradients:
     """Gradients that the user has computed, one for each parameter.
 
     Args:
         name: of the loss, for messages.
         given: tensors or None in the order of the parameters, or a mapping from names to tensors.
         parameters: the parameters of the surgery.
-        names: the names of the parameters by their id.
+        labels: the names of the parameters.
     """
     if isinstance(given, Mapping):
-        known = [names.get(id(parameter)) for parameter in parameters]
-        unknown = [str(key) for key in given if key not in known]
+        unknown = [str(key) for key in given if key not in labels]
         if unknown:
             raise ValueError(
                 f"the gradients of {name} must have the names of parameters of the surgery; got {', '.join(unknown)}"
             )
-        given = [given.get(key) for key in known]
+        given = [given.get(label) for label in labels]
     if isinstance(given, Tensor) or not isinstance(given, Iterable):
         raise TypeError(
             f"the gradients of {name} must be a list of tensors, or a dictionary by name; got {type(given).__name__}"
@@ -57,10 +56,13 @@ def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], names: M
     gradients = list(given)
     if len(gradients) != len(parameters):
         raise ValueError(f"{name} must have {len(parameters)} gradients, one for each parameter; got {len(gradients)}")
-    for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        label = names.get(id(parameter), f"parameter {index}")
+    for parameter, label, gradient in zip(parameters, labels, gradients, strict=True):
         if gradient is not None and not isinstance(gradient, Tensor):
             raise TypeError(f"the gradient of {name} for {label} must be a tensor or None; got {gradient!r:.80}")
+        if gradient is not None and not parameter.requires_grad:
+            raise ValueError(
+                f"the gradient of {name} for {label} must be None, as the parameter is frozen; got a tensor"
+            )
         if gradient is not None and _kind(gradient) != (expected := _kind(parameter)):
             raise ValueError(f"the gradient of {name} for {label} must be {expected}; got {_kind(gradient)}")
     if all(gradient is None for gradient in gradients):

@@ -92,7 +92,7 @@ class Surgery:
         self._options: dict[str, Any] = {"compile": compile, "measure": measure, "average_dtype": average_dtype}
         self._method = method
         self._parameters: list[Tensor] = []
-        self._names = {} if self._holder is None else {id(p): name for name, p in self._holder.named_parameters()}
+        self._names: list[str] = []
         self._parts: list[Part] = []
         self._shared: Part | None = None
         self._scalars = Scalars()
@@ -154,13 +154,16 @@ class Surgery:
         if self._options["compile"]:  # fail here rather than in the first step
             for device in {parameter.device for parameter in group.parameters if parameter.requires_grad}:
                 check_compile(device)
-        self._names.update(group.names)
         part = self._shared if group.method is None else None
         if part is None:
             part = Part(group.method or self._method, self._scalars, **self._options)
             self._parts.append(part)
         if group.method is None:
             self._shared = part
+        names = {} if self._holder is None else {id(p): name for name, p in self._holder.named_parameters()}
+        names |= group.names
+        for position, parameter in enumerate(group.parameters, start=len(self._parameters)):
+            self._names.append(names.get(id(parameter), f"parameter {position}"))
         part.add(group.parameters, len(self._parameters))
         self._parameters += group.parameters
         self._scalars.follow((parameter.device, parameter.dtype) for parameter in self._trainable())
