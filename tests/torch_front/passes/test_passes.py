@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gradsurgery.torch import scalars
+from gradsurgery.torch.passes import blocks as passes_blocks
 from gradsurgery.torch.passes import make_passes
 from tests.torch_front.passes.vectors import (
     SHAPES,
@@ -43,7 +44,7 @@ def make(request, monkeypatch):
 
 PAIRS = ((0, 0), (1, 2), (0, 2), (2, 2))
 WEIGHTS = [1.0, 0.5, -0.25]
-AVERAGING = [(0.75, 0.25), (0.5, 0.5)]
+AVERAGING = [(1 - 2**-7, 2**-7), (0.625, 0.375)]  # new averages are exact in float32, and between bfloat16's numbers
 
 TYPES = {
     "f64": (torch.float64, torch.float64, 0),
@@ -74,6 +75,18 @@ def test_both_passes(dtype, average_dtype, tolerance, make):
     assert_step(blocks, expected, tolerance)
 
 
+@pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
+def test_long_vectors_are_cut_into_pieces(average_dtype, make, monkeypatch):
+    for name in ("PIECE", "CONVERTED_PIECE", "DEVICE_PIECE"):
+        monkeypatch.setattr(passes_blocks, name, 1000)
+    blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
+    passes = make(blocks, PAIRS)
+    np.testing.assert_allclose(passes.products(), expected_products(blocks, PAIRS), rtol=1e-5)
+    expected = list(expected_step(blocks, WEIGHTS, AVERAGING, step=2))
+    passes.combine(WEIGHTS, AVERAGING, 2)
+    assert_step(blocks, expected)
+
+
 def test_every_gradient_may_have_an_average(make):
     blocks = make_blocks(Case(SHAPES, 2, 2, torch.float32, torch.bfloat16))
     weights = [0.5, -1.0, 0.25, 2.0]
@@ -85,7 +98,7 @@ def test_every_gradient_may_have_an_average(make):
 @pytest.mark.parametrize("average_dtype", [torch.float32, torch.bfloat16])
 def test_averages_of_scaled_gradients(average_dtype, make):
     blocks = make_blocks(Case(SHAPES, 2, 1, torch.float32, average_dtype))
-    averaging = [(keep, take / 1024) for keep, take in AVERAGING]
+    averaging = [(keep, take / 64) for keep, take in AVERAGING]
     expected = list(expected_step(blocks, WEIGHTS, averaging, step=1))
     make(blocks, PAIRS).combine(WEIGHTS, averaging, 1, scaled=True)
     assert_step(blocks, expected)

@@ -13,8 +13,11 @@ PIECE = 1 << 20
 """The number of elements in a piece on the CPU. It fits in the cache, so that several operations read memory once, and
 its dot product does not lose digits as that of a longer vector would."""
 
-LARGEST = 1 << 30
-"""The number of elements in a piece elsewhere: ``torch.dot`` counts in 32 bits."""
+CONVERTED_PIECE = 1 << 16
+"""The number of elements in a piece on the CPU if vectors are converted, so that the copies take little memory."""
+
+DEVICE_PIECE = 1 << 24
+"""The number of elements in a piece elsewhere, for the same reason."""
 
 SMALL = 1 << 15
 """Blocks with fewer elements are merged: the overhead of a call would exceed the work in it."""
@@ -112,13 +115,20 @@ def memory_order(tensor: Tensor) -> list[int]:
 
 def cut(block: Block) -> list[Piece]:
     """A flat block as pieces that share its memory."""
-    length, count = LARGEST if scalars.is_async(block.gradients[0]) else PIECE, len(block.gradients)
+    length, count = _piece_length(block), len(block.gradients)
     if block.size <= length:
         return [Piece(block.gradients, block.averages, block.cohort, ((block.position, 0, block.size),))]
     return [
         Piece(row[:count], row[count:], block.cohort, ((block.position, index * length, row[0].numel()),))
         for index, row in enumerate(zip(*(torch.split(vector, length) for vector in block.vectors), strict=True))
     ]
+
+
+def _piece_length(block: Block) -> int:
+    if scalars.is_async(block.gradients[0]):
+        return DEVICE_PIECE
+    wide = scalars.compute_dtype(block.dtype)
+    return PIECE if all(vectors[0].dtype == wide for vectors in block[:2] if vectors) else CONVERTED_PIECE
 
 
 def _merge(blocks: list[Block]) -> Piece:
