@@ -14,11 +14,33 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import apply_jax, apply_torch, count, lipschitz_epoch, memory, scaling, trainer, two_heads, whole_step
+from benchmarks import (
+    apply_jax,
+    apply_torch,
+    count,
+    count_jax,
+    lipschitz_epoch,
+    memory,
+    scaling,
+    trainer,
+    two_heads,
+    whole_step,
+)
 from benchmarks.chart import draw
 from benchmarks.harness import Measure, Plan
 
-BENCHMARKS = (apply_torch, apply_jax, count, memory, whole_step, two_heads, trainer, lipschitz_epoch, scaling)
+BENCHMARKS = (
+    apply_torch,
+    apply_jax,
+    count,
+    count_jax,
+    memory,
+    whole_step,
+    two_heads,
+    trainer,
+    lipschitz_epoch,
+    scaling,
+)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import gradsurgery as gs
 import gradsurgery.jax as gsj
@@ -45,6 +46,12 @@ def measure(plan: Plan) -> list[Measure]:
     return [
         Measure("jax: a step within jit", surgery, "traffic", at_most=1.8),
         Measure("jax: compilation", [compiling], "seconds", at_most=20),
+        Measure(
+            "jax: compilation of two levels and Adam, 600 leaves",
+            [seconds_to_compile(gs.bloop(lam=(0.1, 0.01)), 12 if plan.quick else 600)],
+            "seconds",
+            at_most=15,
+        ),
         *(
             Measure(
                 f"jax: a {way} for the surgery alone",
@@ -55,6 +62,16 @@ def measure(plan: Plan) -> list[Measure]:
             if way.startswith("call")
         ),
     ]
+
+
+def seconds_to_compile(method: gs.Method, leaves: int) -> float:
+    """The time to trace and compile an update with Adam, for as many matrices as vectors."""
+    tx = optax.chain(gsj.surgery(method), optax.adam(1e-3))
+    params = [jnp.zeros((256, 256) if index % 2 else (256,)) for index in range(leaves)]
+    start = time.perf_counter()
+    update = jax.jit(tx.update, donate_argnums=1)
+    update.lower(params, tx.init(params), params, aux=(params,) * (method.aux_count or 1)).compile()
+    return time.perf_counter() - start
 
 
 def factors(params: list[jax.Array], seed: int) -> Factors:
