@@ -7,13 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradsurgery.lab.analysis import compare_methods, group_runs
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.reports.comparison import compare
-from gradsurgery.lab.reports.figures import draw_fronts, draw_mixed_loss, paper_style
-from gradsurgery.lab.reports.looks import number
-from gradsurgery.lab.reports.series import group_runs
+from gradsurgery.lab.reports import draw_fronts, draw_mixed_loss, paper_style
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.text import number
 from gradsurgery.paper.claims.records import read_records
 
 DOCS = Path(__file__).parent
@@ -42,23 +41,30 @@ def recorded_runs(problem: str) -> list[RunRecord]:
 
 
 def render_table(records: Sequence[RunRecord]) -> str:
-    """Main / aux on training data by λ and method, as means over seeds, and the hypervolumes on both splits."""
+    """Main / aux on training data by λ and method, as means over seeds, and how the fronts compare on both splits."""
     groups = group_runs(records)
     cells: dict[tuple[float | None, str], str] = {}
     for group in groups:
         for seeds in group.by_lam("train"):
-            cells[seeds.number, group.look.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
-    labels = [group.look.label for group in groups]
+            cells[seeds.number, group.label] = " / ".join(number(loss, digits=4) for loss in seeds.mean)
+    labels = [group.label for group in groups]
     rows = [["λ", *labels], ["---"] * (1 + len(labels))]
     rows.append(["seeds", *(str(len(group.seeds)) for group in groups)])
     lams = sorted({lam for lam, _ in cells if lam is not None})
     rows += [[number(lam), *(cells.get((lam, label), "") for label in labels)] for lam in lams]
-    for split in ("train", "test"):
-        comparison = compare(records, split)
-        if comparison.results and not comparison.no_verdict:
-            volumes = {result.label: f"{result.hypervolume:.3f} ± {result.spread:.3f}" for result in comparison.results}
-            rows.append([f"hypervolume, {split}", *(volumes.get(label, "") for label in labels)])
+    rows += [row for split in ("train", "test") for row in compare_rows(records, split) if any(row[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def compare_rows(records: Sequence[RunRecord], split: str) -> list[list[str]]:
+    """The hypervolume lead over mixed and main at equal aux of each method; empty where there is no comparison."""
+    fronts = [method.fronts for method in compare_methods(records, split).methods]
+    lead = [each.lead.describe() if each and each.lead.by_seed else "" for each in fronts]
+    main = [
+        each.main_at_equal_aux.describe(percent=True) if each and each.main_at_equal_aux.by_seed else ""
+        for each in fronts
+    ]
+    return [[f"hypervolume lead, {split}", *lead], [f"main at equal aux, {split}", *main]]
 
 
 def render_page(page: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.report import write_report
-from tests.lab.reports.synthetic_runs import run
+from tests.lab.analysis.synthetic_runs import run
 
 
 @pytest.fixture

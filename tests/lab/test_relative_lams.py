@@ -6,13 +6,13 @@ import pytest
 
 import gradsurgery as gs
 from gradsurgery import lab
+from gradsurgery.lab.analysis import group_runs
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.notation import parse_lams
-from gradsurgery.lab.reports.figures import draw_mixed_loss
-from gradsurgery.lab.reports.series import group_runs
+from gradsurgery.lab.reports import draw_mixed_loss
 from gradsurgery.lab.run import RunRecord, RunSpec
 from tests.lab.sweep.toy import install
 from tests.paper.training.regression import REFERENCE
@@ -85,7 +85,7 @@ def test_main_alone_is_no_series_beside_mixed_with_relative_lams(methods, lams):
         *(record for method in methods for record in finished_runs(method, lams)),
     ]
     groups = group_runs(records)
-    assert [group.look.label for group in groups] == list(methods)
+    assert [group.label for group in groups] == list(methods)
     assert all(isinstance(record.spec.lam, gs.relative) for group in groups for record in group.records)
 
 
@@ -96,11 +96,11 @@ def test_a_report_says_that_lams_are_relative(tmp_path):
     assert "<dt>Relative λ</dt><dd>0.1, 0.3</dd>" in page
     assert "<dt>λ</dt>" not in page
     assert '<th scope="col">relative λ</th><th scope="col">bleu</th>' in page
-    assert r'"lam_name":"relative \u03bb"' in page
-    assert r'"lam":"relative \u03bb = 0.1"' in page
+    assert r'"title":"relative \u03bb"' in page
+    assert r"relative \u03bb = 0.1" in page
     page = lab.report([*alone, *both, *finished_runs("bloop", [0.5], unit=float)], tmp_path).read_text()
     assert "<dt>λ</dt><dd>0.5</dd>" in page
-    assert r'"lam_name":"\u03bb"' in page
+    assert r'"title":"\u03bb"' in page
 
 
 def test_the_axis_of_a_figure_says_that_lams_are_relative():

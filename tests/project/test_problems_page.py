@@ -3,6 +3,10 @@
 import re
 import runpy
 
+from gradsurgery.paper.claims.claim import judge
+from gradsurgery.paper.claims.ledger import CLAIMS
+from gradsurgery.paper.claims.records import read_records
+from gradsurgery.paper.claims.text import describe_measurement
 from tests.project.snippets import ROOT
 
 COMMAND = runpy.run_path(str(ROOT / "docs/problems.py"))
@@ -19,3 +23,18 @@ def test_the_command_draws_every_figure_of_runs(tmp_path):
     drawn = {path.name for path in tmp_path.iterdir()}
     assert drawn == set(re.findall(r"\]\(problems/(.*?)\)", PAGE))
     assert drawn == {path.name for path in (ROOT / "docs/problems").iterdir()}
+
+
+def test_the_tables_agree_with_the_claims():
+    """The same runs give the same numbers on both pages."""
+    records = {record.spec.key: record for record in read_records(ROOT / "docs/claims/records.parquet")}
+    claims = [claim for claim in CLAIMS.values() if "laptop" in claim.grids and not claim.grids["laptop"].settings]
+    results = [judge(claim, "laptop", records) for claim in claims]
+    shared = 0
+    for result in filter(None, results):
+        for measurement in result.measurements:
+            if measurement.statistic.name.startswith(("hypervolume", "main at equal aux")) and measurement.interval:
+                section = PAGE.split(f"<!-- runs of {result.claim.declared.name} -->")[1].split("<!-- end -->")[0]
+                assert describe_measurement(measurement) in section, result.claim.id
+                shared += 1
+    assert shared >= 20

@@ -10,12 +10,12 @@ _registered: dict[str, type[gs.Method]] = {}
 
 
 def register_method(method: type[gs.Method]) -> str:
-    """Make a method of your own known to sweeps in this process, and return its name."""
+    """Make your method known to sweeps in this process, and return its name."""
     if not (isinstance(method, type) and issubclass(method, gs.Method)):
-        raise UserError(f"a method of your own is a class that derives from gradsurgery.Method, but got {method!r}")
+        raise UserError(f"a method must be a class that derives from gradsurgery.Method; got {method!r}")
     name = method.__name__
     if name in gs.METHODS and gs.METHODS[name] is not method:
-        raise UserError(f"a method of your own needs a name of its own, but {name} is one of gradsurgery's")
+        raise UserError(f"{name} is one of gradsurgery's methods: give yours another name")
     if name not in gs.METHODS:
         _registered[name] = method
     return name

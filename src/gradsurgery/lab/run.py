@@ -28,7 +28,7 @@ class RunSpec:
     problem: str
     scale: str
     method: str
-    """The name of a method in ``gradsurgery.METHODS``, or of your own."""
+    """The name of a method in ``gradsurgery.METHODS``, or of yours."""
     lam: Lam | None
     """A number, or ``gs.relative`` of one; None for a method without a weight."""
     rho: float | None

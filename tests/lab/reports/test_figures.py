@@ -1,9 +1,9 @@
 import pytest
 
+from gradsurgery.lab.analysis.series import group_runs
 from gradsurgery.lab.reports.figures import COLUMN, PAGE, draw_fronts, draw_mixed_loss
-from gradsurgery.lab.reports.looks import look
-from gradsurgery.lab.reports.series import group_runs
-from tests.lab.reports.synthetic_runs import LAMS, ending, run, sweep
+from gradsurgery.lab.reports.style import look
+from tests.lab.analysis.synthetic_runs import LAMS, ending, run, sweep
 
 
 def lines(panel, **properties):

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.reports.report import write_report
-from gradsurgery.lab.reports.series import group_runs
-from gradsurgery.lab.reports.tables import metrics_table, samples_section
+from gradsurgery.lab.analysis import compare_methods, group_runs
+from gradsurgery.lab.reports import assign_looks, write_report
+from gradsurgery.lab.reports.tables import comparison_rows, metric_names, metric_rows, sample_tables
 from gradsurgery.lab.run import Sample
-from tests.lab.reports.synthetic_runs import run
+from tests.lab.analysis.synthetic_runs import run, sweep
 
 
 def measured(method, lam, seed, bleu, *outputs, status="done"):
@@ -22,42 +22,60 @@ def measured(method, lam, seed, bleu, *outputs, status="done"):
     return replace(record, metrics=(*record.metrics[:-1], last), info=info)
 
 
+def metrics(records):
+    groups = group_runs(records)
+    return metric_names(groups), [(row.lam, *row.cells) for row in metric_rows(groups, assign_looks(groups))]
+
+
+def samples(records):
+    groups = group_runs(records)
+    return sample_tables(groups, assign_looks(groups))
+
+
 def test_other_metrics_are_means_over_seeds():
-    table = metrics_table(group_runs([measured("mixed", 0.1, 0, 10.0), measured("mixed", 0.1, 1, 20.0)]))
-    assert '<th scope="col">bleu aux</th>' in table
-    assert "<td>0.1</td><td>15</td>" in table
-    assert "main" not in table
+    records = [measured("mixed", 0.1, 0, 10.0), measured("mixed", 0.1, 1, 20.0)]
+    assert metrics(records) == (["bleu_aux"], [("0.1", "15")])
 
 
 def test_unfinished_runs_are_ignored_and_missing_metrics_are_a_dash():
     running, without = measured("mixed", 0.1, 0, 10.0, status="running"), run("mixed", 0.1, seed=1)
-    table = metrics_table(group_runs([running, without, measured("mixed", 1.0, 0, 7.0)]))
-    assert "<td>0.1</td><td>–</td>" in table
-    assert "<td>1</td><td>7</td>" in table
+    assert metrics([running, without, measured("mixed", 1.0, 0, 7.0)])[1] == [("0.1", "–"), ("1", "7")]
 
 
 def test_runs_without_other_metrics_or_samples_add_nothing():
-    groups = group_runs([run("mixed", 0.1), run("bloop", 0.1)])
-    assert metrics_table(groups) == samples_section(groups) == ""
-    assert metrics_table(group_runs([replace(run(), metrics=())])) == ""
+    records = [run("mixed", 0.1), run("bloop", 0.1)]
+    assert metrics(records)[0] == []
+    assert samples(records) == ([], 0)
+    assert metrics([replace(run(), metrics=())]) == ([], [])
 
 
-def test_samples_are_grouped_by_source_and_escaped():
-    records = [measured("mixed", 0.1, 0, 1.0, "one <b>", "two"), measured("bloop", 0.3, 0, 1.0, "three", "four")]
-    page = samples_section(group_runs(records))
-    assert page.count("<details>") == 2
-    first, second = page.split("<details>")[1:]
-    for text in ("source &lt;0&gt;", "reference 0", "one &lt;b&gt;", "three", "mixed", "bloop", "<td>0.3</td>"):
-        assert text in first
-    assert "two" in second
-    assert "four" in second
-    assert "three" not in second
+def test_samples_are_grouped_by_source():
+    records = [measured("mixed", 0.1, 0, 1.0, "one", "two"), measured("bloop", 0.3, 0, 1.0, "three", "four")]
+    first, second = samples(records)[0]
+    assert (first.source, first.reference) == ("source <0>", "reference 0")
+    assert [(row.look.label, row.lam, *row.cells) for row in first.rows] == [
+        ("bloop", "0.3", "three"),
+        ("mixed", "0.1", "one"),
+    ]
+    assert [row.cells for row in second.rows] == [["four"], ["two"]]
 
 
 def test_only_the_samples_of_the_first_seed_are_shown():
-    page = samples_section(group_runs([measured("mixed", 0.1, seed, 1.0, f"seed {seed}") for seed in (0, 1)]))
-    assert "seed 0" in page
-    assert "seed 1" not in page
+    [table] = samples([measured("mixed", 0.1, seed, 1.0, f"seed {seed}") for seed in (0, 1)])[0]
+    assert [row.cells for row in table.rows] == [["seed 0"]]
+
+
+def test_the_fronts_of_each_method_beside_mixed():
+    records = sweep()
+    groups = group_runs(records)
+    comparisons = {split: compare_methods(records, split) for split in ("train", "test")}
+    bloop, mixed, _, pcgrad = comparison_rows(comparisons, assign_looks(groups))
+    assert bloop.leads == [
+        fronts.reason or fronts.lead.describe()
+        for fronts in (comparison.methods[0].fronts for comparison in comparisons.values())
+    ]
+    assert (mixed.leads, mixed.mains, mixed.runs) == (["", ""], ["", ""], "15 runs")
+    assert pcgrad.runs == "14 of 15 runs"
 
 
 def test_a_record_parses_its_samples():
@@ -67,9 +85,11 @@ def test_a_record_parses_its_samples():
 
 
 def test_a_report_has_metrics_and_samples(tmp_path):
-    page = write_report([measured("mixed", lam, 0, 1.0, "output") for lam in (0.1, 1.0)], tmp_path, "t").read_text(
-        "utf-8"
-    )
+    records = [measured("mixed", lam, 0, 1.0, "output <b>") for lam in (0.1, 1.0)]
+    page = write_report(records, tmp_path, "t").read_text("utf-8")
+    assert '<th scope="col">bleu aux</th>' in page
+    assert "source &lt;0&gt;" in page
+    assert "output &lt;b&gt;" in page
     assert "<summary>Other metrics</summary>" in page
     assert '<h2 id="samples-heading">Samples</h2>' in page
     assert "&quot;source" not in page, "samples are not listed among versions"
@@ -90,6 +110,11 @@ WRONG_SHAPES = {
 def test_unreadable_samples_are_reported_and_do_not_stop_the_report(text):
     record = run("mixed", 0.1, seed=1)
     damaged = replace(record, info={**record.info, "samples": text})
-    section = samples_section(group_runs([measured("mixed", 0.1, 0, 1.0, "good output"), damaged]))
-    assert "good output" in section
-    assert "The stored samples of 1 run could not be read." in section
+    [table], unreadable = samples([measured("mixed", 0.1, 0, 1.0, "good output"), damaged])
+    assert [row.cells for row in table.rows] == [["good output"]]
+    assert unreadable == 1
+
+
+def test_a_report_says_how_many_samples_are_unreadable(tmp_path, no_figures):
+    damaged = replace(run(), info={"samples": "{"})
+    assert "The stored samples of 1 run could not be read." in write_report([damaged], tmp_path, "t").read_text("utf-8")

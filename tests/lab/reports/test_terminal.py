@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
-from tests.lab.reports.synthetic_runs import ending, run, sweep
+from tests.lab.analysis.synthetic_runs import ending, run, sweep
 
 
-def summary_lines(records, **options):
+def summary_lines(records):
     console = Console(file=StringIO(), width=100)
-    print_summary(records, console, **options)
+    print_summary(records, console)
     return console.file.getvalue().splitlines()
 
 
@@ -23,7 +23,7 @@ def failed_run(reason, **options):
 
 def test_a_clean_sweep_prints_the_table_alone():
     lines = summary_lines(sweep(methods={"mixed": None, "bloop": 0.01}))
-    assert lines[0].split()[:2] == ["method", "hypervolume"]
+    assert lines[0].split()[:6] == ["method", "hypervolume", "lead", "over", "mixed", "(test)"]
     assert [line.split()[0] for line in lines[1:]] == ["bloop", "mixed"]
 
 
@@ -44,18 +44,15 @@ def test_failed_runs_come_with_the_reason_of_the_first():
     assert lines[-1] == "2 of 22 runs failed. The first is bloop, λ = 0.1, seed 7: ValueError: no data at all"
 
 
-def test_unfinished_and_missing_runs_are_counted():
-    lines = summary_lines([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")], missing=2)
-    assert lines[-2:] == ["1 of 8 runs did not finish.", "2 of 8 runs are missing: not trained yet."]
-
-
-def test_a_sweep_without_any_stored_run_counts_the_missing_ones():
-    assert summary_lines([], missing=1) == ["The only run is missing: not trained yet."]
+def test_unfinished_runs_are_counted():
+    lines = summary_lines([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")])
+    assert lines == ["1 of 6 runs did not finish."]
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[bold]loud[/bold]", "[link=file:///etc/passwd]x"])
 def test_stored_text_is_not_parsed_as_markup(name):
     strange = [replace(record, spec=replace(record.spec, method=name)) for record in sweep(methods={"mixed": None})]
+    strange += sweep(methods={"bloop": 0.01})
     lines = summary_lines([*strange, failed_run(f"reason {name}", method=name, seed=9)])
     assert any(line.strip().startswith(name) for line in lines)
     assert lines[-1].endswith(f"The first is {name}, λ = 0.1, seed 9: reason {name}")
@@ -72,14 +69,24 @@ def recommendation_lines(records):
     return console.file.getvalue().splitlines()
 
 
-def test_recommendations_end_with_the_verdict():
+def test_recommendations_end_with_the_verdict_and_the_code():
     points = [("mixed", 0.0, 10.0), ("mixed", 0.1, 9.0), ("bloop", 0.1, 5.0)]
     lines = recommendation_lines(
-        [ending(method, lam, 1.0, aux, seed) for method, lam, aux in points for seed in (0, 1)]
+        [ending(method, lam, 1.0, aux + 0.1 * seed, seed) for method, lam, aux in points for seed in (0, 1, 2)]
     )
     assert lines[0] == "If main may be 2 % worse than main alone (training losses):"
-    assert lines[1].startswith("  bloop, λ = 0.1: main +0.0 ± 0.0 %, aux −50.0")
-    assert lines[-1].startswith("  bloop wins: its aux is lower than that of mixed")
+    assert lines[1].startswith("  bloop, λ = 0.1: main +0.0 % [+0.0, +0.0], aux −49.5 % [−50.7, −48.3]")
+    assert lines[-3].startswith("bloop wins (its aux against mixed's: −")
+    assert lines[-2].startswith("Against main alone: main +0.0 % [+0.0, +0.0], aux −49.5 % [−50.7, −48.3] (3 seeds")
+    assert lines[-1] == "gs.bloop(lam=0.1)"
+
+
+def test_a_sweep_that_lowers_no_aux_says_so():
+    lines = recommendation_lines([ending("mixed", lam, 1.0, 1.0 + lam) for lam in (0.0, 0.1)])
+    assert lines[-2:] == [
+        "  No λ lowers aux: is it the loss that the method gets?",
+        "Train on main alone: no λ lowers aux if main may be 2 % worse.",
+    ]
 
 
 def test_a_sweep_without_main_alone_prints_no_recommendation():

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from gradsurgery import lab
+from gradsurgery.lab.analysis import LossRange, Region
 from gradsurgery.lab.cli import main
-from gradsurgery.lab.reports.region import LossRange, Region
 from gradsurgery.lab.sweep.adaptive import next_lam
 
 pytestmark = pytest.mark.usefixtures("no_figures")

@@ -1,32 +1,13 @@
-"""Intervals over seeds, and the verdict of a rule on them."""
+"""The verdict of a rule on an interval."""
 
 import math
 
 import pytest
-from scipy import stats
 
-from gradsurgery.paper.claims.interval import Interval, interval_of, student_t
+from gradsurgery.lab.analysis import Interval
 from gradsurgery.paper.claims.rule import Rule, Verdict, combine
 
 HOLDS, FAILS, UNDECIDED = Verdict
-
-
-def test_student_t_is_scipys():
-    for degrees in (*range(1, 40), 100, 1000):
-        assert student_t(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-3)
-
-
-def test_the_interval_of_three_seeds_by_hand():
-    """Mean 2, standard deviation 1, t = 4.303 for two degrees of freedom."""
-    interval = interval_of([1.0, 2.0, 3.0])
-    reach = 4.3027 / math.sqrt(3)
-    assert (interval.mean, interval.seeds) == (2.0, 3)
-    assert (interval.low, interval.high) == pytest.approx((2 - reach, 2 + reach))
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, math.nan], [1.0, math.inf]])
-def test_one_seed_has_no_interval(values):
-    assert interval_of(values) is None
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def raise_if_failed(records: Sequence[RunRecord]) -> None:
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """Write the report of stored runs, and an index of several."""
-    from gradsurgery.lab.reports.index import write_index
+    from gradsurgery.lab.reports import write_index
 
     scales = split_names(options.scale) if options.scale else ()
     sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
@@ -106,28 +106,28 @@ def report(options: argparse.Namespace, console: Console) -> None:
 
 def _write_report(stored: StoredSweep, folder: Path, console: Console) -> Path:
     """Print the summary of a sweep, and write its report into a subfolder."""
+    from gradsurgery.lab.analysis import has_losses
     from gradsurgery.lab.api import report as write_page
-    from gradsurgery.lab.reports.outcomes import has_losses
-    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
+    from gradsurgery.lab.reports import print_recommendations, print_summary
 
     print_summary(stored.records, console)
-    print_recommendations(stored.records, console)
     finished = [record for record in stored.records if record.status == "done"]
     draws = stored.problem is not None and stored.problem.draw is not None
     if finished and not draws and not any(map(has_losses, finished)):
         console.print(
-            "No front: no finished run has main_train and aux_train, or main_test and aux_test, in its last row.",
+            "No front: no finished run has main_train and aux_train, or main_test and aux_test, in a row.",
             style="bold red",
             soft_wrap=True,
         )
     page = write_page(stored.records, folder / stored.folder_name, title=stored.title, problem=stored.problem)
+    print_recommendations(stored.records, console)
     console.print(f"report: {page}", soft_wrap=True)
     return page
 
 
 def recommend(options: argparse.Namespace, console: Console) -> None:
     """Print the best λ of each method."""
-    from gradsurgery.lab.reports.terminal import print_recommendations
+    from gradsurgery.lab.reports import print_recommendations
 
     allow, absolute = options.allow
     sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else ())

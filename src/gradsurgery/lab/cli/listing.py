@@ -14,8 +14,8 @@ from gradsurgery.lab.grid import specs
 from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.problem import Problem, Scale
-from gradsurgery.lab.reports.looks import number
 from gradsurgery.lab.settings import kinds_of, settings_mapping
+from gradsurgery.lab.text import number
 
 
 def print_problems(problems: Mapping[str, Problem], console: Console) -> None:

@@ -18,7 +18,7 @@ _START = """get started:
   gradsurgery list                              see the problems and their grids
   gradsurgery sweep lipschitz                   train a grid in about a minute, and write a report
   gradsurgery recommend lipschitz --allow 2%    choose λ
-  gradsurgery sweep my_problem.py:smooth        the same with a problem of your own
+  gradsurgery sweep my_problem.py:smooth        the same with your problem
 
 gradsurgery COMMAND --help has the options and examples of a command. Everything is stored in ./runs, or in --folder. If
 a sweep is killed, the same command continues it."""
@@ -27,7 +27,7 @@ _EXAMPLES = {
     "list": """
   gradsurgery list                          all problems and their default grids
   gradsurgery list lipschitz                settings, data and methods of one problem
-  gradsurgery list my_problem.py:smooth     the same for a problem of your own""",
+  gradsurgery list my_problem.py:smooth     the same for your problem""",
     "run": """
   gradsurgery run lipschitz --method bloop --lam 0.1
   gradsurgery run lipschitz --method bloop --lam relative:0.3 --rho 0.1 --seed 1
@@ -39,7 +39,7 @@ _EXAMPLES = {
   gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
-  gradsurgery sweep my_problem.py:smooth                      a problem of your own, from a file or a module
+  gradsurgery sweep my_problem.py:smooth                      your problem, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1
   gradsurgery sweep weights --process 0/2@host:1234           on the first of two machines that train each run together

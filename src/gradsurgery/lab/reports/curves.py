@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradsurgery.lab.reports.outcomes import hyperparameters
-from gradsurgery.lab.reports.series import LOSSES
+from gradsurgery.lab.analysis import LOSSES
 from gradsurgery.lab.run import Metrics, RunRecord
+from gradsurgery.lab.text import hyperparameters
 
 DIAGNOSTICS = ("surgery/removed", "surgery/conflict")
 WINDOW, MIN_WINDOW = 0.1, 5
@@ -31,12 +31,12 @@ def _curves(record: RunRecord, max_rows: int) -> dict[str, Any]:
     rows, spec = record.metrics, record.spec
     kept = _spread_evenly(len(rows), max_rows)
     curves: dict[str, Any] = {
-        "name": ", ".join([*hyperparameters(spec), f"seed {spec.seed}"]),
+        "name": ", ".join([*hyperparameters(spec.lam, spec.rho), f"seed {spec.seed}"]),
         "lam": str(spec.lam),
         "step": [rows[index].get("step") for index in kept],
     }
     for name in LOSSES:
-        if name in rows[-1]:
+        if any(name in row for row in rows):
             curves[name] = [_round(rows[index].get(name, math.nan)) for index in kept]
     for name in DIAGNOSTICS:
         if any(name in row for row in rows):

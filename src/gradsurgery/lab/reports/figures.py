@@ -18,22 +18,23 @@ from matplotlib.lines import Line2D
 from matplotlib.style import context
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.looks import MAIN_ALONE, Look, lam_positions, lam_ticks, number
-from gradsurgery.lab.reports.options import main_alone
-from gradsurgery.lab.reports.pareto import front
-from gradsurgery.lab.reports.region import LossRange, drawn_region, range_of
-from gradsurgery.lab.reports.series import (
+from gradsurgery.lab.analysis import (
+    LossRange,
     Point,
     SeedGroup,
     Series,
     group_runs,
     is_main_alone,
-    lam_name,
+    lam_axis,
     loss_point,
+    main_alone,
     splits_with_points,
 )
+from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.reports.axes import axis_limits, drawn_region, lam_positions, lam_ticks, range_of
+from gradsurgery.lab.reports.style import MAIN_ALONE, Look, assign_looks
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.text import number
 
 COLUMN, PAGE = 3.25, 6.75
 """Widths in inches of one column and of both."""
@@ -75,7 +76,7 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | Non
 @contextmanager
 def paper_style() -> Iterator[None]:
     """Draw in our style from matplotlib's defaults, so that figures do not depend on the user's matplotlibrc."""
-    with as_file(files("gradsurgery.lab.reports") / "figures.mplstyle") as style, context(["default", style]):
+    with as_file(files("gradsurgery.lab.reports") / "assets/figures.mplstyle") as style, context(["default", style]):
         yield
 
 
@@ -91,7 +92,8 @@ def draw_fronts(
     splits = splits_with_points(groups)
     if not splits:
         return None
-    legend = [_legend_line(group.look) for group in groups]
+    looks = assign_looks(groups)
+    legend = list(map(_legend_line, looks.values()))
     if any(main_alone(alone, split) for split in splits):
         legend.append(Line2D([], [], **_marker(MAIN_ALONE, size=7), linestyle="", label=MAIN_ALONE.label))
     figure, panels = _create_panels(len(splits), height=2.6, legend=legend)
@@ -100,8 +102,8 @@ def draw_fronts(
         region = drawn_region(groups, split, alone_points)
         for group in reversed(groups):  # the first, bloop, on top
             if trajectories:
-                _draw_trajectories(panel, group, split)
-            _draw_front(panel, group, split)
+                _draw_trajectories(panel, group, split, looks[group.label])
+            _draw_front(panel, group, split, looks[group.label])
         if alone_points:
             main, aux = SeedGroup(0.0, alone_points, runs=len(alone)).mean
             panel.plot([main], [aux], **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
@@ -111,25 +113,22 @@ def draw_fronts(
     return figure
 
 
-def _draw_trajectories(panel: Axes, group: Series, split: str) -> None:
+def _draw_trajectories(panel: Axes, group: Series, split: str, look: Look) -> None:
     for record in group.records:
         points = _columns(loss_point(row, split) for row in record.metrics)
-        panel.plot(*points, color=group.look.colour, alpha=0.18, linewidth=0.7)
+        panel.plot(*points, color=look.colour, alpha=0.18, linewidth=0.7)
 
 
-def _draw_front(panel: Axes, group: Series, split: str) -> None:
+def _draw_front(panel: Axes, group: Series, split: str, look: Look) -> None:
     by_lam = group.by_lam(split)
     if any(len(seeds.points) > 1 for seeds in by_lam):
-        panel.plot(*_columns(group.final_points(split)), **_marker(group.look, size=2.2), linestyle="", alpha=0.4)
+        panel.plot(*_columns(group.final_points(split)), **_marker(look, size=2.2), linestyle="", alpha=0.4)
         x, y = _columns(seeds.mean for seeds in by_lam)
         x_errors, y_errors = _columns(seeds.deviation for seeds in by_lam)
-        colour = group.look.colour
-        panel.errorbar(x, y, y_errors, x_errors, fmt="none", ecolor=colour, elinewidth=0.6, alpha=0.5)
-    means = [seeds.mean for seeds in by_lam]
-    best = front(means)
-    dominated = [point for point in means if point not in best]
-    panel.plot(*_columns(dominated), **_marker(group.look), linestyle="", alpha=0.4)
-    panel.plot(*_columns(best), **_marker(group.look), linewidth=1.2)
+        panel.errorbar(x, y, y_errors, x_errors, fmt="none", ecolor=look.colour, elinewidth=0.6, alpha=0.5)
+    on_front, dominated = group.split_front(split)
+    panel.plot(*_columns(seeds.mean for seeds in dominated), **_marker(look), linestyle="", alpha=0.4)
+    panel.plot(*_columns(seeds.mean for seeds in on_front), **_marker(look), linewidth=1.2)
 
 
 def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTURES) -> Figure | None:
@@ -144,15 +143,17 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
         return None
     positions = lam_positions(ticks)
     lines = [Line2D([], [], color="#555555", **_stroke(solid=split == splits[-1]), label=split) for split in splits]
-    legend = [_legend_line(group.look) for group in groups] + lines
+    looks = assign_looks(groups)
+    legend = [*map(_legend_line, looks.values()), *lines]
     figure, panels = _create_panels(len(mixtures), height=2.0, legend=legend)
     for panel, t in zip(panels, mixtures, strict=True):
         values: list[float] = []
         for group in reversed(groups):
             for split in splits:
-                values += _draw_mixed_line(panel, group, split, t, positions, solid=split == splits[-1])
+                by_lam, look = group.by_lam(split), looks[group.label]
+                values += _draw_mixed_line(panel, by_lam, t, positions, look, solid=split == splits[-1])
         _set_scale(panel, "y", range_of(values))
-        panel.set(title=f"$t = {t:g}$", xlabel=lam_name(groups).replace("λ", "$\\lambda$"), xscale="log")
+        panel.set(title=f"$t = {t:g}$", xlabel=lam_axis(groups).replace("λ", "$\\lambda$"), xscale="log")
         panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")
@@ -160,18 +161,17 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
 
 
 def _draw_mixed_line(
-    panel: Axes, group: Series, split: str, t: float, positions: dict[float, float], *, solid: bool
+    panel: Axes, by_lam: Sequence[SeedGroup], t: float, positions: dict[float, float], look: Look, *, solid: bool
 ) -> list[float]:
     """Draw one method on one split, and return its mean losses."""
-    by_lam = group.by_lam(split)
     means, deviations = _columns(seeds.mixed_loss(t) for seeds in by_lam)
     if by_lam and by_lam[0].lam is None:
-        panel.axhline(means[0], color=group.look.colour, **_stroke(solid))
+        panel.axhline(means[0], color=look.colour, **_stroke(solid))
         return means
     x = [positions[seeds.number] for seeds in by_lam if seeds.number is not None]
-    panel.plot(x, means, **_marker(group.look, size=3) if solid else {"color": group.look.colour}, **_stroke(solid))
+    panel.plot(x, means, **_marker(look, size=3) if solid else {"color": look.colour}, **_stroke(solid))
     low, high = _columns((mean - spread, mean + spread) for mean, spread in zip(means, deviations, strict=True))
-    panel.fill_between(x, low, high, color=group.look.colour, alpha=0.15, linewidth=0)
+    panel.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
     return means
 
 
@@ -206,7 +206,7 @@ def _set_scale(panel: Axes, side: str, losses: LossRange) -> None:
     """Fit an axis to a range of losses, with plain numbers as tick labels where they are short."""
     axis = panel.xaxis if side == "x" else panel.yaxis
     if losses.best < losses.worst:
-        panel.set(**{f"{side}lim": losses.axis_limits(losses.logarithmic)})
+        panel.set(**{f"{side}lim": axis_limits(losses, logarithmic=losses.logarithmic)})
     if losses.logarithmic:
         panel.set(**{f"{side}scale": "log"})
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if losses.worst < 100 * losses.best else (1,)))

@@ -1,13 +1,11 @@
-"""Several sweeps side by side: one page with the fronts and recommendations of each, and links to their reports."""
+"""Several sweeps side by side: one page with the fronts and the answer of each, and links to their reports."""
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.advice import advice_table
-from gradsurgery.lab.reports.page import render_page
+from gradsurgery.lab.reports.answer import page_answers
+from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.run import RunRecord
 
 
@@ -18,22 +16,17 @@ def write_index(reports: Mapping[Path, tuple[str, Sequence[RunRecord]]], folder:
         reports: the page of each report, below the folder -> its title and its runs.
         folder: an older index in it is replaced.
     """
-    sections = [_section(page, title, records, folder) for page, (title, records) in reports.items()]
-    title = f"{len(reports)} sweeps"
-    body = f'<header><h1>{title}</h1></header><main class="sweeps">{"".join(sections)}</main>'
-    path = folder / "index.html"
-    write_atomically(path, render_page(title, body, layout="wide"))
-    return path
-
-
-def _section(page: Path, title: str, records: Sequence[RunRecord], folder: Path) -> str:
-    address = escape(page.relative_to(folder).as_posix())
-    figure = page.parent / "figures" / "fronts.png"
-    image = ""
-    if figure.exists():
-        data = b64encode(figure.read_bytes()).decode()
-        image = (
-            f'<a href="{address}"><img alt="Pareto fronts of {escape(title)}" src="data:image/png;base64,{data}"></a>'
+    sweeps = []
+    for page, (title, records) in reports.items():
+        figure = page.parent / "figures" / "fronts.png"
+        sweeps.append(
+            {
+                "title": title,
+                "address": page.relative_to(folder).as_posix(),
+                "image": embed_png(figure.read_bytes()) if figure.exists() else "",
+                "answers": page_answers(records),
+            }
         )
-    heading = f'<h2><a href="{address}">{escape(title)}</a></h2>'
-    return f"<section>{heading}{image}{advice_table(records)}</section>"
+    path = folder / "index.html"
+    write_atomically(path, render("index.html", {"title": f"{len(reports)} sweeps", "sweeps": sweeps}))
+    return path

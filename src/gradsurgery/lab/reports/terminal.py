@@ -1,44 +1,50 @@
-"""The summary of a sweep in the terminal: hypervolumes, and runs without a result."""
+"""The summary of a sweep in the terminal: the fronts, runs without a result, and at the end the answer."""
 
-import math
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradsurgery.lab.analysis import (
+    SPLITS,
+    Advice,
+    advise,
+    collect_options,
+    compare_methods,
+    group_runs,
+    main_alone,
+    outcome_sentences,
+    splits_with_points,
+)
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.reports.comparison import compare
-from gradsurgery.lab.reports.looks import number
-from gradsurgery.lab.reports.options import main_alone
-from gradsurgery.lab.reports.outcomes import outcome_sentences
-from gradsurgery.lab.reports.recommend import recommend, verdict
+from gradsurgery.lab.reports.answer import DATA, describe_gain
 from gradsurgery.lab.run import RunRecord
 
 
-def print_summary(records: Sequence[RunRecord], console: Console, *, missing: int = 0) -> None:
-    """Print the hypervolumes on training data, then one line each for diverged, failed, unfinished and missing runs.
+def print_summary(records: Sequence[RunRecord], console: Console) -> None:
+    """Print how the fronts compare, then one line each for diverged, failed and unfinished runs.
 
     Names and reasons come from the store and may contain anything, so nothing is parsed as rich markup.
 
     Args:
         records: runs of one problem at one scale, whatever their status.
         console: where to print.
-        missing: how many runs of the grid are not stored at all.
     """
-    comparison = compare(records)
-    if any(result.without_result < result.runs for result in comparison.results):
-        table = Table("method", "hypervolume (train)", "± over seeds", "dominated", "runs", box=None)
-        for result in comparison.results:
-            dominated = "–" if math.isnan(result.dominated) else f"{number(100 * result.dominated)} %"
-            table.add_row(
-                Text(result.label), number(result.hypervolume), number(result.spread), dominated, str(result.runs)
-            )
-        console.print(table)
-        if comparison.no_verdict:
-            console.print(Text(f"No hypervolumes: {comparison.no_verdict}."), soft_wrap=True)
-    for sentence in outcome_sentences(records, missing):
-        console.print(Text(sentence, style="bold red"), soft_wrap=True)
+    for split in splits_with_points(group_runs(records))[-1:]:  # held-out losses if there are any
+        comparison = compare_methods(records, split)
+        if len(comparison.methods) > 1:
+            lead = f"hypervolume lead over {comparison.rival} ({split})"
+            table = Table("method", lead, "main at equal aux", "runs", box=None)
+            for method in comparison.methods:
+                fronts = method.fronts
+                cells = ["", ""]
+                if fronts is not None:
+                    cells = [fronts.reason or fronts.lead.describe(), fronts.main_at_equal_aux.describe(percent=True)]
+                table.add_row(Text(method.label), *cells, str(method.runs))
+            console.print(table)
+    for sentence in outcome_sentences(records):
+        _print(console, sentence, style="bold red")
 
 
 def print_recommendations(
@@ -49,7 +55,7 @@ def print_recommendations(
     absolute: bool = False,
     required: bool = False,
 ) -> None:
-    """Print the best λ of each method if main may be a little worse than main alone, and which method wins.
+    """Print the best λ of each method if main may be a little worse than main alone, which method wins, and the code.
 
     Args:
         records: runs of one problem at one scale.
@@ -59,17 +65,29 @@ def print_recommendations(
         required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
-        recommendations = recommend(records, allow, absolute=absolute)
+        advice = advise(collect_options(records), allow, absolute=absolute)
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
-        if main_alone(records, "train") or main_alone(records, "test"):
-            console.print(Text(f"No recommendation: {error}."), soft_wrap=True)
+        if any(main_alone(records, split) for split in SPLITS):
+            _print(console, f"No recommendation: {error}.")
         return
-    amount = f"{allow:g}" if absolute else f"{100 * allow:g} %"
-    where = {"test": "held-out losses", "train": "training losses"}[recommendations[0].split]
-    console.print(Text(f"If main may be {amount} worse than main alone ({where}):"), soft_wrap=True)
-    for recommendation in recommendations:
-        console.print(Text(f"  {recommendation.text}"), soft_wrap=True)
-    if sentence := verdict(recommendations):
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
+    _print(console, f"If main may be {advice.allowance} worse than main alone ({DATA[advice.split]}):")
+    for recommendation in advice.recommendations:
+        _print(console, f"  {recommendation.text}")
+    for hint in advice.hints:
+        _print(console, f"  {hint}")
+    _print_answer(advice, console)
+
+
+def _print_answer(advice: Advice, console: Console) -> None:
+    """The last lines: which method wins, what it costs and gains, and code to paste."""
+    if advice.verdict.text:
+        _print(console, advice.verdict.text)
+    _print(console, describe_gain(advice))
+    if advice.best is not None:
+        _print(console, advice.best.code, style="bold")
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from gradsurgery.lab.analysis import LossRange, Point, Variant, final_point, is_main_alone, variant_of
 from gradsurgery.lab.lam import has_weight, lam_number, with_number
-from gradsurgery.lab.reports.looks import Variant, variant_of
-from gradsurgery.lab.reports.region import LossRange
-from gradsurgery.lab.reports.series import Point, final_point, is_main_alone
 from gradsurgery.lab.run import RunRecord, RunSpec
 
 STRIDE = 10.0
@@ -115,8 +113,7 @@ def _should_grow(points: Mapping[float, Point | None], finite: Mapping[float, Po
 
 
 def _whole_range(losses: Sequence[float]) -> LossRange:
-    best, worst = min(losses), max(losses)
-    return LossRange(best, worst, logarithmic=best > 0 and worst / best > 10)
+    return LossRange.between(min(losses), max(losses))
 
 
 def _round(lam: float) -> float:

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from gradsurgery.lab import Problem, RunRecord, RunSpec, Setting, find_problem, specs
-from gradsurgery.paper.claims.interval import Interval, interval_of
+from gradsurgery.lab.analysis import BySeed, Interval, interval_of
 from gradsurgery.paper.claims.rule import Rule, Verdict, combine
-
-BySeed: TypeAlias = Mapping[int, float]
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ gradsurgery claims --from docs/claims/records.parquet --markdown docs/claims.md
   seed. Mathematical statements have no data: a seed draws their vectors, points or noise.
 - **Verdict**: a claim *holds* if the whole interval of each of its statistics is where its rule says, *does not hold*
   if one is elsewhere or excludes every effect large enough to count, and is *undecided* otherwise.
-- **Fronts** are compared where both have points: the hypervolume as a share of the common box, and main's loss at
-  equal aux, by interpolation.
+- **Fronts** are compared where both have points: the [hypervolume](glossary.md) as a share of their common region, and
+  main's loss at equal aux, by interpolation.
 - **Sizes, λ and ρ** are those of the [problems](problems.md), with fewer λ where runs take long, at `laptop` chosen by
   mixed's front; Bloop's results of earlier sweeps, with one or two seeds, were known by then. The ρ of the short
   scales, 0.03 or 0.1 instead of 0.01, was chosen with Bloop's runs in view when the problems were built. The demo

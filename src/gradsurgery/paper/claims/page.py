@@ -1,63 +1,37 @@
 """The ledger as an HTML page in the style of the reports: verdicts, and the fronts behind them."""
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from html import escape
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 
 from gradsurgery.lab import RunRecord, specs
+from gradsurgery.lab.analysis import group_runs
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.figures import draw_fronts, paper_style
-from gradsurgery.lab.reports.page import render_page
-from gradsurgery.lab.reports.series import group_runs
+from gradsurgery.lab.reports import draw_fronts, embed_png, paper_style, render
 from gradsurgery.lab.store.select import StoredSweep
 from gradsurgery.paper.claims.claim import Claim, Result
 from gradsurgery.paper.claims.text import describe_measurement, describe_rule, describe_runs
 
 TITLE = "Which claims of the paper hold"
-_HEADINGS = ("", "Claim", "Measured, with 95 % interval", "Seeds", "Verdict")
 
 
 def write_page(by_scale: Mapping[str, Sequence[Result]], folder: Path) -> Path:
     """Write ``claims.html`` into the folder, and return its path."""
-    style = files("gradsurgery.paper.claims").joinpath("claims.css").read_text("utf-8")
-    sections = "".join(_section(scale, results) for scale, results in by_scale.items())
-    body = f"<style>{style}</style><header><h1>{TITLE}</h1></header><main>{sections}</main>\n"
+    values = {
+        "title": TITLE,
+        "by_scale": by_scale,
+        "figures": {scale: _figures(results) for scale, results in by_scale.items()},
+        "describe_measurement": describe_measurement,
+        "describe_rule": describe_rule,
+        "describe_runs": describe_runs,
+    }
     path = folder / "claims.html"
-    write_atomically(path, render_page(TITLE, body))
+    write_atomically(path, render("claims.html", values, package="gradsurgery.paper.claims"))
     return path
 
 
-def _section(scale: str, results: Sequence[Result]) -> str:
-    heading = f'<h2 id="{scale}">At the scale {scale}</h2>'
-    head = "".join(f'<th scope="col">{text}</th>' for text in _HEADINGS)
-    rows = "".join(map(_row, results))
-    table = f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<section aria-labelledby="{scale}">{heading}{table}{_fronts(results)}</section>'
-
-
-def _row(result: Result) -> str:
-    claim, verdict = result.claim, result.verdict
-    items = [
-        f"<li>{escape(each.statistic.name)}: <strong>{escape(describe_measurement(each))}</strong>"
-        f"<small>holds {escape(describe_rule(each.statistic))}</small></li>"
-        for each in result.measurements
-    ]
-    note = f"<small>{escape(text)}</small>" if (text := describe_runs(result)) else ""
-    decides = f"<small>{escape(claim.decides)}</small>"
-    sentence = f"{escape(claim.sentence)}<small>{escape(claim.section)}</small>"
-    name = verdict.replace(" ", "-")
-    return (
-        f'<tr><th scope="row">{claim.id}</th><td class="claim">{sentence}</td>'
-        f'<td class="measured"><ul>{"".join(items)}</ul>{note}{decides}</td><td class="seeds">{result.seeds}</td>'
-        f'<td class="verdict {name}">{verdict}</td></tr>'
-    )
-
-
-def _fronts(results: Sequence[Result]) -> str:
+def _figures(results: Sequence[Result]) -> list[dict[str, object]]:
     """The fronts of each problem and settings, once for all claims about them."""
     groups: dict[str, tuple[Claim, dict[str, RunRecord], list[str]]] = {}
     for result in results:
@@ -66,22 +40,22 @@ def _fronts(results: Sequence[Result]) -> str:
         _, records, ids = groups.setdefault(key, (result.claim, {}, []))
         records.update({record.spec.key: record for record in result.records})
         ids.append(result.claim.id)
-    return "".join(_figure(claim, list(records.values()), ids) for claim, records, ids in groups.values())
+    figures = (_figure(claim, list(records.values()), ids) for claim, records, ids in groups.values())
+    return [figure for figure in figures if figure is not None]
 
 
-def _figure(claim: Claim, records: Sequence[RunRecord], ids: Sequence[str]) -> str:
+def _figure(claim: Claim, records: Sequence[RunRecord], ids: Sequence[str]) -> dict[str, object] | None:
+    """The fronts of some claims with their title; None without finite losses."""
     problem = claim.declared
-    sweep = StoredSweep(problem, records, specs(problem, records[0].spec.scale)[0].settings)
     content = BytesIO()
     with paper_style():
         fronts = draw_fronts(group_runs(records))
         if fronts is None:
-            return ""
+            return None
         fronts.savefig(content, format="png")
-    data = b64encode(content.getvalue()).decode()
-    losses = f"Main: {problem.main}. Aux: {problem.aux}."
-    return (
-        f"<h3>{escape(sweep.title)} <small>({', '.join(ids)})</small></h3>"
-        f'<img alt="Pareto fronts of {escape(sweep.title)}" src="data:image/png;base64,{data}">'
-        f'<p class="note">{escape(losses)}</p>'
-    )
+    return {
+        "title": StoredSweep(problem, records, specs(problem, records[0].spec.scale)[0].settings).title,
+        "claims": ids,
+        "image": embed_png(content.getvalue()),
+        "losses": f"Main: {problem.main}. Aux: {problem.aux}.",
+    }

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gradsurgery.lab.reports.looks import number
-from gradsurgery.paper.claims.interval import Interval
+from gradsurgery.lab.analysis import Interval
+from gradsurgery.lab.text import number
 
 
 class Verdict(StrEnum):

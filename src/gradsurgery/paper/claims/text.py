@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from gradsurgery.lab.reports.looks import number
 from gradsurgery.paper.claims.claim import Measurement, Result, Statistic
 from gradsurgery.paper.claims.rule import Verdict
 
@@ -17,21 +16,15 @@ def describe_measurement(measurement: Measurement) -> str:
     interval = measurement.interval
     if interval is None:
         return "no interval: fewer than two seeds can be compared"
-    factor, unit = _unit(measurement.statistic)
-    low, mean, high = (number(factor * value) for value in (interval.low, interval.mean, interval.high))
-    return f"{mean}{unit} [{low}, {high}]"
+    return interval.describe(percent=measurement.statistic.percent)
 
 
 def describe_rule(statistic: Statistic) -> str:
     """Where the interval has to be, for example ``above 0 (does not hold below 0.02)``."""
-    return statistic.rule.describe(*_unit(statistic))
+    return statistic.rule.describe(*((100.0, " %") if statistic.percent else (1.0, "")))
 
 
 def describe_runs(result: Result) -> str:
     """How many runs of the grid are missing; empty if none are."""
     missing = result.wanted - len(result.records)
     return f"{missing} of {result.wanted} runs are missing" if missing else ""
-
-
-def _unit(statistic: Statistic) -> tuple[float, str]:
-    return (100.0, " %") if statistic.percent else (1.0, "")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradsurgery.lab import RunRecord
-from gradsurgery.lab.reports.series import Series, group_runs, loss_point
+from gradsurgery.lab.analysis import Series, group_runs, loss_point
+from gradsurgery.lab.reports import assign_looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +19,8 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
 
     figure = Figure(figsize=(6.75, 2.6), layout="constrained")
     groups = group_runs(records)
-    curves = {group.look: _curve(group) for group in groups}
+    looks = assign_looks(groups)
+    curves = {looks[group.label]: _curve(group) for group in groups}
     for place, (panel, name) in enumerate(zip(figure.subplots(1, 2), ("main", "auxiliary"), strict=True)):
         for look, curve in curves.items():
             panel.plot(

@@ -1,4 +1,4 @@
-"""``imagenet-cifar10``: a residual network with two heads, each trained on a dataset of its own."""
+"""``imagenet-cifar10``: a residual network with two heads, each trained on its own dataset."""
 
 from collections.abc import Iterator
 from functools import lru_cache

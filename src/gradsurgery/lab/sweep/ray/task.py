@@ -1,6 +1,6 @@
 """The code of a Ray task: train one run, and yield messages to the driver, which records them.
 
-A task has a folder of its own on its node. After a row, while the training function waits, its files are sent to the
+A task has a separate folder on its node. After a row, while the training function waits, its files are sent to the
 driver, at most every ``checkpoint_every`` seconds. The next attempt of the run, on whichever node, gets them back.
 """
 

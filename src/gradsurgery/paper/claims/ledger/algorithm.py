@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from gradsurgery.lab import RunRecord
-from gradsurgery.paper.claims.claim import BySeed, Claim, Grid, Statistic
+from gradsurgery.lab.analysis import BySeed
+from gradsurgery.paper.claims.claim import Claim, Grid, Statistic
 from gradsurgery.paper.claims.cost import cost
 from gradsurgery.paper.claims.ledger.criteria import FIVE, worst_of
 from gradsurgery.paper.claims.rule import Rule

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from gradsurgery.lab import Metrics, RunRecord
+from gradsurgery.lab.analysis import BySeed
 from gradsurgery.lab.lam import lam_number
-from gradsurgery.paper.claims.claim import BySeed, Statistic
+from gradsurgery.paper.claims.claim import Statistic
 from gradsurgery.paper.claims.fronts import hypervolume_lead, main_at_equal_aux
 from gradsurgery.paper.claims.rule import Rule
 
 SMALLEST_LEAD = 0.02
-"""Share of the common box: a smaller lead in hypervolume does not count."""
+"""Share of the common region: a smaller lead in hypervolume does not count."""
 SMALLEST_GAIN = 0.01
 """As a fraction of main's loss at equal aux."""
 ALIKE = 0.05

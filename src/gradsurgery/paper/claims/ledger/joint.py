@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from gradsurgery.lab import RunRecord
-from gradsurgery.paper.claims.claim import BySeed, Claim, Grid, Statistic
+from gradsurgery.lab.analysis import BySeed
+from gradsurgery.paper.claims.claim import Claim, Grid, Statistic
 from gradsurgery.paper.claims.fronts import best_mixture
 from gradsurgery.paper.claims.ledger.bias import BOTH
 from gradsurgery.paper.claims.ledger.criteria import FIVE, THREE, ahead

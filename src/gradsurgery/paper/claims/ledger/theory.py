@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from gradsurgery.lab import Metrics, RunRecord
-from gradsurgery.paper.claims.claim import BySeed, Claim, Grid, Statistic
+from gradsurgery.lab.analysis import BySeed
+from gradsurgery.paper.claims.claim import Claim, Grid, Statistic
 from gradsurgery.paper.claims.ledger.algorithm import RANDOM_DRAWS, ROUNDING
 from gradsurgery.paper.claims.ledger.criteria import FIVE, worst_of
 from gradsurgery.paper.claims.rule import Rule

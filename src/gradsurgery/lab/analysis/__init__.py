@@ -1,0 +1,83 @@
+"""Analysis of runs: final losses, fronts, comparisons and recommendations, as records that reports draw.
+
+from gradsurgery.lab.analysis import advise, collect_options, compare_methods
+
+compare_methods(records, "test").methods        # each front against mixed's
+advise(collect_options(records), allow=0.02)    # the best λ of each method, and which method wins
+"""
+
+from gradsurgery.lab.analysis.change import Change
+from gradsurgery.lab.analysis.compare import (
+    Comparison,
+    FrontComparison,
+    MethodComparison,
+    compare_fronts,
+    compare_methods,
+    fronts_of,
+)
+from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
+from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
+from gradsurgery.lab.analysis.options import Option, Options, collect_options
+from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences
+from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
+from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise, recommend
+from gradsurgery.lab.analysis.series import (
+    LOSSES,
+    SPLITS,
+    SeedGroup,
+    Series,
+    final_point,
+    group_runs,
+    is_main_alone,
+    lam_axis,
+    loss_point,
+    main_alone,
+    splits_with_points,
+)
+from gradsurgery.lab.analysis.variant import Variant, variant_of
+from gradsurgery.lab.analysis.verdict import Verdict
+
+__all__ = [
+    "LOSSES",
+    "SPLITS",
+    "Advice",
+    "BySeed",
+    "Change",
+    "Comparison",
+    "Estimate",
+    "FrontComparison",
+    "Interval",
+    "LossRange",
+    "MethodComparison",
+    "Option",
+    "Options",
+    "Point",
+    "Recommendation",
+    "Region",
+    "SeedGroup",
+    "Series",
+    "Variant",
+    "Verdict",
+    "advise",
+    "collect_options",
+    "compare_fronts",
+    "compare_methods",
+    "condition_values",
+    "condition_warnings",
+    "final_point",
+    "front",
+    "fronts_of",
+    "group_runs",
+    "has_diverged",
+    "has_losses",
+    "hypervolume",
+    "interval_of",
+    "is_main_alone",
+    "lam_axis",
+    "loss_point",
+    "main_alone",
+    "outcome_sentences",
+    "recommend",
+    "splits_with_points",
+    "variant_of",
+]

@@ -1,0 +1,95 @@
+"""A mean over seeds with its confidence interval (Student's t)."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TypeAlias
+
+from gradsurgery.lab.text import number
+
+BySeed: TypeAlias = Mapping[int, float]
+CONFIDENCE = 0.95
+MAX_SEEDS = 100
+"""No experiment is planned with more seeds."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the interval that contains the true one with the given confidence."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    def describe(self, *, percent: bool = False) -> str:
+        """For example ``0.12 [0.08, 0.16]``, or ``12 % [8, 16]``."""
+        mean, low, high = (_write(value, percent) for value in (self.mean, self.low, self.high))
+        return f"{mean}{' %' * percent} [{low}, {high}]"
+
+
+def _write(value: float, percent: bool) -> str:
+    return number(100 * value if percent else value)
+
+
+@cache
+def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """How many standard errors a two-sided interval reaches from the mean.
+
+    Example:
+        >>> round(student_t(2), 3), round(student_t(30), 3)
+        (4.303, 2.042)
+    """
+    from scipy.special import stdtrit  # slow to import
+
+    return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def interval_of(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """The interval of the mean of one value per seed; None for fewer than two values, or if any is not finite."""
+    values = list(values)
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return None
+    mean = statistics.fmean(values)
+    reach = student_t(len(values) - 1, confidence) * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - reach, mean + reach, len(values))
+
+
+def seeds_needed(values: Iterable[float], confidence: float = CONFIDENCE) -> int | None:
+    """How many seeds with this mean and deviation have an interval without 0; None if more than ``MAX_SEEDS``.
+
+    Example:
+        >>> seeds_needed([0.5, 1.0, 1.5])
+        4
+    """
+    values = list(values)
+    mean, deviation = abs(statistics.fmean(values)), statistics.stdev(values)
+    for seeds in range(2, MAX_SEEDS + 1):
+        if student_t(seeds - 1, confidence) * deviation < mean * math.sqrt(seeds):
+            return seeds
+    return None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number per seed, and what they say about their mean."""
+
+    by_seed: BySeed = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds; NaN without any."""
+        return statistics.fmean(self.by_seed.values()) if self.by_seed else math.nan
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the mean; None for fewer than two seeds."""
+        return interval_of(self.by_seed.values())
+
+    def describe(self, *, percent: bool = False) -> str:
+        """The mean with its interval; of one seed the number itself; a dash without any."""
+        if self.interval is not None:
+            return self.interval.describe(percent=percent)
+        return f"{_write(self.mean, percent)}{' %' * percent}" if self.by_seed else "–"

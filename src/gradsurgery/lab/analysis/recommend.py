@@ -1,0 +1,198 @@
+"""Recommend a λ: the one with the lowest aux whose main stays within an allowance of training on main alone.
+
+A λ that makes aux worse than main alone does is never recommended.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import gradsurgery as gs
+from gradsurgery.lab.analysis.change import Change
+from gradsurgery.lab.analysis.hints import hints
+from gradsurgery.lab.analysis.options import Option, Options, collect_options
+from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
+from gradsurgery.lab.lam import Lam, lam_number
+from gradsurgery.lab.run import RunRecord
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The λ and ρ to use with one method. They and both changes are None if no λ can be recommended."""
+
+    method: str
+    lam: Lam | None
+    """What the method takes: a number, or ``gs.relative`` of one."""
+    rho: float | None
+    split: str
+    """Whether losses are on ``test`` or ``train`` data."""
+    seeds: int
+    """How many seeds were compared."""
+    main: Change | None
+    aux: Change | None
+    certain: bool
+    """Whether the 95 % interval of main is within the allowance; False for a single seed."""
+    text: str
+    """One sentence, such as ``bloop, λ = 0.3: main +1.4 % [+0.9, +1.9], aux −38.0 % [−40.1, −35.8]``."""
+
+    @property
+    def code(self) -> str:
+        """The method as code to paste, such as ``gs.bloop(lam=gs.relative(0.65), rho=0.01)``; empty without one."""
+        if self.aux is None:
+            return ""
+        package = "gs." if self.method in gs.METHODS else ""
+        arguments = {} if self.lam is None else {"lam": _code(self.lam)}
+        arguments |= {} if self.rho is None else {"rho": f"{self.rho}"}
+        return f"{package}{self.method}({', '.join(f'{name}={value}' for name, value in arguments.items())})"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to train with if main may be worse than main alone by an allowance."""
+
+    allow: float
+    absolute: bool
+    """Whether the allowance is a difference of losses rather than a fraction."""
+    split: str
+    """Whether losses are on ``test`` or ``train`` data."""
+    recommendations: tuple[Recommendation, ...]
+    """One for each method, the lowest aux first, those without a λ last."""
+    verdict: Verdict
+    hints: tuple[str, ...]
+
+    @property
+    def best(self) -> Recommendation | None:
+        """The recommendation with the lowest aux; None to train main alone."""
+        first = self.recommendations[0]
+        return first if first.aux is not None else None
+
+    @property
+    def allowance(self) -> str:
+        """The allowance with its unit: ``2 %``, or a difference of losses."""
+        return f"{self.allow:g}" if self.absolute else f"{100 * self.allow:g} %"
+
+
+def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
+    """For each method, the λ and ρ with the lowest aux among those whose main stays within the allowance.
+
+    Args:
+        records: runs of one problem, scale and settings; main alone (``mixed`` with λ = 0) is among them.
+        allow: how much worse main may be than main alone: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference of losses rather than a fraction.
+
+    Returns:
+        One recommendation for each method, in the order of their aux, the lowest first.
+    """
+    return list(advise(collect_options(records), allow, absolute=absolute).recommendations)
+
+
+def advise(options: Options, allow: float = 0.02, *, absolute: bool = False) -> Advice:
+    """The recommendation of each method, which of them wins, and hints for a better sweep.
+
+    Args:
+        options: what ``collect_options`` returns.
+        allow: how much worse main may be than main alone: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference of losses rather than a fraction.
+    """
+    if not (math.isfinite(allow) and allow >= 0):
+        raise ValueError(f"the allowance for main must be a number of at least 0; got {allow}")
+    all_options = [option for candidates in options.by_method.values() for option in candidates]
+    if not absolute and any(math.isnan(option.main.fraction().mean) for option in all_options):
+        raise ValueError("main alone ends with a main loss of 0, so the allowance must be a difference of losses")
+    chosen: dict[str, Option] = {}
+    recommendations = []
+    for method, candidates in options.by_method.items():
+        within = _helpful_within(candidates, allow, absolute)
+        if within:
+            chosen[method] = min(within, key=lambda option: option.aux.difference().mean)
+            recommendations.append(_recommend(chosen[method], options.split, allow, absolute))
+        else:
+            text = _describe_none(method, candidates, allow, absolute)
+            recommendations.append(Recommendation(method, None, None, options.split, 0, None, None, False, text))
+    recommendations.sort(key=lambda each: math.inf if each.aux is None else each.aux.difference().mean)
+    verdict = _judge(options, recommendations, chosen, allow, absolute)
+    best = chosen.get(recommendations[0].method)
+    return Advice(allow, absolute, options.split, tuple(recommendations), verdict, tuple(hints(options, best)))
+
+
+def _recommend(option: Option, split: str, allow: float, absolute: bool) -> Recommendation:
+    certain = _excess(option, absolute)[1] <= allow
+    caveat = ""
+    if option.main.seeds == 1:
+        caveat = " (one seed: no verdict)"
+    elif not certain:
+        caveat = " (main may be beyond the allowance)"
+    elif not option.aux.is_lower():
+        caveat = " (aux may not be lower)"
+    text = option.describe(absolute=absolute) + caveat
+    main, aux = option.main, option.aux
+    return Recommendation(option.method, option.lam, option.rho, split, main.seeds, main, aux, certain, text)
+
+
+def _judge(
+    options: Options,
+    recommendations: Sequence[Recommendation],
+    chosen: Mapping[str, Option],
+    allow: float,
+    absolute: bool,
+) -> Verdict:
+    first = recommendations[0]
+    if len(recommendations) < 2:
+        return Verdict()
+    if not chosen:
+        return Verdict("No method lowers aux within the allowance: train on main alone.")
+    if first.seeds == 1:
+        return Verdict(f"Undecided: {first.method} has the lowest aux, but one seed does not tell its spread.")
+    if not options.seeds_differ:
+        return Verdict(f"Undecided: {first.method} has the lowest aux, but all seeds gave the same numbers.")
+    if not first.certain:
+        needed = chosen[first.method].main.seeds_within(allow, absolute=absolute)
+        text = f"Undecided: {first.method} has the lowest aux, but its main may be beyond the allowance."
+        return Verdict(f"{text} {describe_seeds(needed)}", seeds_needed=needed)
+    rivals = {
+        method: [option for option in candidates if _excess(option, absolute)[0] <= allow]
+        for method, candidates in options.by_method.items()
+        if method != first.method
+    }
+    own = _helpful_within(options.by_method[first.method], allow, absolute)
+    return compare_best(chosen[first.method], own, rivals)
+
+
+def _helpful_within(candidates: Iterable[Option], allow: float, absolute: bool) -> list[Option]:
+    """The options that lower aux, with main within the allowance, as means over seeds."""
+    helpful = (option for option in candidates if option.aux.difference().mean < 0)
+    return [option for option in helpful if _mean_excess(option, absolute) <= allow]
+
+
+def _mean_excess(option: Option, absolute: bool) -> float:
+    """How much worse main is than main alone: a fraction, or a difference of losses."""
+    return (option.main.difference() if absolute else option.main.fraction()).mean
+
+
+def _excess(option: Option, absolute: bool) -> tuple[float, float]:
+    """The ends of the 95 % interval of the excess."""
+    interval = option.main.difference() if absolute else option.main.fraction()
+    return interval.low, interval.high
+
+
+def _describe_none(method: str, candidates: Sequence[Option], allow: float, absolute: bool) -> str:
+    """A sentence for a method without a recommendation."""
+    if not candidates:
+        return f"{method}: nothing to compare, as its runs diverged, failed or have other seeds than main alone"
+    within = [option for option in candidates if _mean_excess(option, absolute) <= allow]
+    if within:
+        closest = min(within, key=lambda option: option.aux.difference().mean)
+        reason = "no λ within the allowance lowers aux" if closest.lam is not None else "does not lower aux"
+        change = f"aux {closest.aux.describe()}"
+    else:
+        closest = min(candidates, key=lambda option: _mean_excess(option, absolute))
+        reason = "no λ keeps main within the allowance" if closest.lam is not None else "main is beyond the allowance"
+        change = f"main {closest.main.describe(absolute=absolute)}"
+    details = f"closest: {closest.hyperparameters}, {change}" if closest.hyperparameters else change
+    return f"{method}: {reason} ({details})"
+
+
+def _code(lam: Lam) -> str:
+    """A λ as code, with three significant digits: those of a logarithmic grid have sixteen."""
+    value = float(f"{lam_number(lam):.3g}")
+    return f"gs.relative({value})" if isinstance(lam, gs.relative) else f"{value}"

@@ -1,0 +1,172 @@
+"""Series: the runs of one variant of a method, with their final losses by seed and by λ."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gradsurgery.lab.analysis.pareto import Point, front
+from gradsurgery.lab.analysis.variant import Variant, label_variants, variant_of
+from gradsurgery.lab.lam import Lam, has_weight, lam_number
+from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
+from gradsurgery.relative import relative
+
+SPLITS = ("train", "test")
+"""The data that losses are measured on."""
+LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
+"""The names of the losses in a row of metrics."""
+
+
+def loss_point(row: Metrics, split: str) -> Point:
+    """The main and the auxiliary loss in a row of metrics; NaN where the row has none."""
+    return row.get(f"main_{split}", math.nan), row.get(f"aux_{split}", math.nan)
+
+
+def last_losses(record: RunRecord, split: str) -> Point | None:
+    """The losses in the last row that has both, finite or not; None if no row has."""
+    names = {f"main_{split}", f"aux_{split}"}
+    return next((loss_point(row, split) for row in reversed(record.metrics) if row.keys() >= names), None)
+
+
+def final_point(record: RunRecord, split: str) -> Point | None:
+    """The losses at the end of a run; None if the run did not finish or its final losses are not finite."""
+    point = last_losses(record, split) if record.status == "done" else None
+    return point if point is not None and all(map(math.isfinite, point)) else None
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """The runs of a series that share λ and differ in the seed."""
+
+    lam: Lam | None
+    points: tuple[Point, ...]
+    """Final losses of the runs that have finite ones; never empty."""
+    runs: int
+    """The number of runs, including those without finite final losses."""
+
+    @property
+    def number(self) -> float | None:
+        """The number in λ; None for a method without λ."""
+        return None if self.lam is None else lam_number(self.lam)
+
+    @property
+    def mean(self) -> Point:
+        """The mean of the final losses."""
+        main, aux = zip(*self.points, strict=True)
+        return statistics.fmean(main), statistics.fmean(aux)
+
+    @property
+    def deviation(self) -> Point:
+        """The standard deviation over seeds of each loss; 0 for a single run."""
+        main, aux = zip(*self.points, strict=True)
+        return _deviation(main), _deviation(aux)
+
+    def mixed_loss(self, t: float) -> tuple[float, float]:
+        """Mean and standard deviation over seeds of (1 - t) main + t aux."""
+        values = [(1 - t) * main + t * aux for main, aux in self.points]
+        return statistics.fmean(values), _deviation(values)
+
+
+@dataclass(frozen=True)
+class Series:
+    """All runs of one variant."""
+
+    variant: Variant
+    label: str
+    records: tuple[RunRecord, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of its runs, sorted."""
+        return sorted({record.spec.seed for record in self.records})
+
+    def has_losses(self, split: str) -> bool:
+        """True if any run recorded its losses on this split, finite or not."""
+        return any(last_losses(record, split) for record in self.records)
+
+    def final_points(self, split: str) -> list[Point]:
+        """The finite final losses of its runs."""
+        return [point for record in self.records if (point := final_point(record, split)) is not None]
+
+    def by_lam(self, split: str) -> list[SeedGroup]:
+        """Its runs grouped by λ, in increasing order, without each λ at which no run has finite final losses."""
+        points_by_lam: dict[Lam | None, list[Point | None]] = {}
+        for record in self.records:
+            points_by_lam.setdefault(record.spec.lam, []).append(final_point(record, split))
+        groups = []
+        for lam in sorted(points_by_lam, key=lambda lam: -math.inf if lam is None else lam_number(lam)):
+            points = tuple(point for point in points_by_lam[lam] if point is not None)
+            if points:
+                groups.append(SeedGroup(lam, points, runs=len(points_by_lam[lam])))
+        return groups
+
+    def split_front(self, split: str) -> tuple[list[SeedGroup], list[SeedGroup]]:
+        """The λ whose mean losses no other λ dominates, by increasing main; and the others."""
+        groups = self.by_lam(split)
+        best = front(seeds.mean for seeds in groups)
+        on_front = sorted((seeds for seeds in groups if seeds.mean in best), key=lambda seeds: seeds.mean)
+        return on_front, [seeds for seeds in groups if seeds.mean not in best]
+
+
+def group_runs(records: Iterable[RunRecord]) -> list[Series]:
+    """The runs as series, in the order of the paper's Table 1.
+
+    Main alone (mixed with λ = 0) is trained once for all methods. It is left out of mixed's front, where it would be a
+    point that the others lack, unless all methods with a λ were trained with λ = 0. Beside mixed with relative λ it is
+    left out, too: it would be a separate series.
+
+    Raises:
+        ValueError: if the runs belong to several problems or scales, whose losses cannot be compared.
+    """
+    records = list(records)
+    check_origin(records)
+    mixed = [record.spec for record in records if record.spec.method == "mixed" and has_weight(record.spec.lam)]
+    if mixed and _is_shared(records):
+        records = [record for record in records if not is_main_alone(record.spec)]
+    elif mixed and all(isinstance(spec.lam, relative) for spec in mixed):
+        records = [
+            record for record in records if isinstance(record.spec.lam, relative) or not is_main_alone(record.spec)
+        ]
+    return [
+        Series(variant, label, tuple(record for record in records if variant_of(record.spec) == variant))
+        for variant, label in label_variants(variant_of(record.spec) for record in records).items()
+    ]
+
+
+def check_origin(records: Iterable[RunRecord]) -> None:
+    """Raise ``ValueError`` if the runs belong to several problems or scales, whose losses cannot be compared."""
+    origins = sorted({f"{record.spec.problem} at {record.spec.scale}" for record in records})
+    if len(origins) > 1:
+        raise ValueError(f"runs must be of one problem at one scale; got runs of {' and '.join(origins)}")
+
+
+def is_main_alone(spec: RunSpec) -> bool:
+    """True for a run that trains on the main loss only."""
+    return spec.method == "mixed" and spec.lam is not None and not has_weight(spec.lam)
+
+
+def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
+    """The final losses of training on main alone, by seed."""
+    ends = {record.spec.seed: final_point(record, split) for record in records if is_main_alone(record.spec)}
+    return {seed: end for seed, end in ends.items() if end is not None}
+
+
+def _is_shared(records: Sequence[RunRecord]) -> bool:
+    """True if main alone stands for the λ = 0 of every method."""
+    specs = [record.spec for record in records if record.spec.lam is not None]
+    return {spec.method for spec in specs if not has_weight(spec.lam)} != {spec.method for spec in specs}
+
+
+def lam_axis(groups: Iterable[Series]) -> str:
+    """The name of λ on an axis or in a heading: ``relative λ`` if all λ above 0 are relative, else ``λ``."""
+    specs = [record.spec for group in groups for record in group.records if has_weight(record.spec.lam)]
+    return "relative λ" if specs and all(isinstance(spec.lam, relative) for spec in specs) else "λ"
+
+
+def splits_with_points(groups: Sequence[Series]) -> list[str]:
+    """The splits for which at least one run has finite final losses."""
+    return [split for split in SPLITS if any(group.final_points(split) for group in groups)]
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -1,0 +1,79 @@
+"""The answer on top of a report and of an index: which method and λ to use, for a few allowances."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradsurgery.lab.analysis import SPLITS, Advice, advise, collect_options, main_alone
+from gradsurgery.lab.reports.style import Look, look
+from gradsurgery.lab.run import RunRecord
+
+ALLOWANCES = (0.02, 0.01, 0.05, 0.1)
+"""The first is open, the others are folded."""
+DATA = {"test": "held-out losses", "train": "training losses"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to train with for one allowance, ready for a template."""
+
+    allowance: str
+    code: str
+    """Code to paste; empty to train on main alone."""
+    change: str
+    """What it costs main and gains in aux."""
+    verdict: str
+    methods: list[tuple[Look, str]]
+    """The best λ of each method, in a sentence."""
+    hints: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers for all allowances, or the reason why there is none."""
+
+    by_allowance: Sequence[Answer] = ()
+    data: str = ""
+    reason: str = ""
+
+
+def page_answers(records: Sequence[RunRecord]) -> Answers | None:
+    """The answers for a page; None for runs without main alone, for which nobody expects one."""
+    try:
+        options = collect_options(records)
+        answers = [_answer(advise(options, allow)) for allow in ALLOWANCES]
+    except ValueError as error:
+        has_main_alone = any(main_alone(records, split) for split in SPLITS)
+        return Answers(reason=str(error)) if has_main_alone else None
+    return Answers(answers, DATA[options.split])
+
+
+def _answer(advice: Advice) -> Answer:
+    best = advice.best
+    methods = [each.method for each in advice.recommendations]
+    return Answer(
+        allowance=keep_together(advice.allowance),
+        code=best.code if best else "",
+        change=keep_together(describe_gain(advice)),
+        verdict=keep_together(advice.verdict.text),
+        methods=[(look(each.method, methods), keep_together(each.text)) for each in advice.recommendations],
+        hints=advice.hints,
+    )
+
+
+def describe_gain(advice: Advice) -> str:
+    """What the recommended method costs main and gains in aux; or that main alone is best."""
+    best = advice.best
+    if best is None or best.main is None or best.aux is None:
+        return f"Train on main alone: no λ lowers aux if main may be {advice.allowance} worse."
+    seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"
+    main, aux = best.main.describe(absolute=advice.absolute), best.aux.describe()
+    in_doubt = not (best.certain or best.seeds == 1 or advice.verdict.text)
+    doubt = " Main may be beyond the allowance." if in_doubt else ""
+    return f"Against main alone: main {main}, aux {aux} ({seeds}).{doubt}"
+
+
+def keep_together(text: str) -> str:
+    """The text with no line break between a number and its sign or unit, nor within an interval."""
+    text = re.sub(r" ([%±=→]) ?", lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    return re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
