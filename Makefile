@@ -3,7 +3,7 @@ bin := .venv/bin
 parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup check test quick docs pareto bench
+.PHONY: setup check test quick docs pareto bench accelerator
 setup: .venv/dev
 
 check: setup
@@ -26,6 +26,9 @@ pareto: .venv/paper
 
 bench: setup
 	$(bin)/python -m benchmarks
+
+accelerator: setup
+	$(bin)/python -m benchmarks.accelerator
 
 .venv/dev .venv/paper: pyproject.toml
 	python3 -m venv .venv

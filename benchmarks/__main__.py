@@ -27,7 +27,7 @@ from benchmarks import (
     whole_step,
 )
 from benchmarks.chart import draw
-from benchmarks.harness import Measure, Plan
+from benchmarks.harness import DEVICE, Measure, Plan, device_name
 
 BENCHMARKS = (
     apply_torch,
@@ -53,6 +53,8 @@ def main() -> None:
     options = parser.parse_args()
     plan = Plan(options.quick)
     torch.set_num_threads(plan.threads)
+    if DEVICE != "cpu":
+        torch.set_default_device(DEVICE)
     console = Console()
     table = Table("measure", "median", "range", "relative to", "goal", "", box=None)
     lines: dict[str, list[Measure]] = {}
@@ -81,7 +83,12 @@ def environment() -> dict[str, object]:
         "when": datetime.now(UTC).date().isoformat(),
         "commit": commit.stdout.strip(),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in names},
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "device": device_name(),
+        },
     }
 
 

@@ -10,6 +10,9 @@ import torch
 
 Action = Callable[[], object]
 
+DEVICE = os.environ.get("GRADSURGERY_DEVICE", "cpu")
+"""The device of all measurements in PyTorch; JAX chooses its own."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -83,6 +86,7 @@ def interleaved(rivals: Mapping[str, Action], repetitions: int, warmup: int = 3)
 
     An action may return a function: then only that function is timed, and the action itself is preparation.
     """
+    torch.set_default_device(None)  # as in a user's program: a default device slows every call down
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     names = list(rivals)
     for repetition in range(min(warmup, repetitions) + repetitions):
@@ -91,6 +95,8 @@ def interleaved(rivals: Mapping[str, Action], repetitions: int, warmup: int = 3)
             if repetition >= min(warmup, repetitions):
                 seconds[name].append(duration)
         names.append(names.pop(0))
+    if DEVICE != "cpu":
+        torch.set_default_device(DEVICE)
     return seconds
 
 
@@ -98,9 +104,21 @@ def _time(action: Action) -> float:
     start = time.perf_counter()
     timed_part = action()
     if callable(timed_part):
+        _synchronize()
         start = time.perf_counter()
         timed_part()
+    _synchronize()
     return time.perf_counter() - start
+
+
+def _synchronize() -> None:
+    if DEVICE != "cpu":
+        torch.accelerator.synchronize()
+
+
+def device_name() -> str:
+    """The name of the device, as its maker gives it."""
+    return str(torch.cuda.get_device_name()) if DEVICE.startswith("cuda") else DEVICE
 
 
 def ratios(seconds: Mapping[str, list[float]], of: str, to: str) -> list[float]:

@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
-from benchmarks.harness import Measure, Plan
+from benchmarks.harness import DEVICE, Measure, Plan
 
 
 def measure(plan: Plan) -> list[Measure]:
@@ -49,6 +49,11 @@ def measure(plan: Plan) -> list[Measure]:
 
 def peak(step: Callable[[], None]) -> int:
     """The peak number of bytes that a step allocates."""
+    if DEVICE.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return int(torch.cuda.max_memory_allocated()) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recording:
         step()
     events = [event for event in recording.profiler.kineto_results.events() if event.name() == "[memory]"]

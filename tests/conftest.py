@@ -5,8 +5,10 @@ from importlib.util import find_spec
 
 from hypothesis import settings
 
+from tests.device import DEVICE
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests share the cores, and threads would wait for one another
-os.environ.setdefault("TRITON_INTERPRET", "1")  # runs Triton kernels on the CPU
+os.environ.setdefault("TRITON_INTERPRET", "1" if DEVICE == "cpu" else "0")  # runs Triton kernels on the CPU
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("project")
@@ -15,6 +17,11 @@ if find_spec("jax"):
     import jax
 
     jax.config.update("jax_num_cpu_devices", 8)
+
+if DEVICE != "cpu":
+    import torch
+
+    torch.set_default_device(DEVICE)
 
 
 def pytest_xdist_auto_num_workers():

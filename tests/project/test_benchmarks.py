@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.accelerator import summarize_record, summarize_tests
 from benchmarks.harness import Measure, resnet50
 
 
@@ -18,13 +19,26 @@ def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_p
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "record.json").read_text())
     files = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("[a-z]*.py")}
-    assert set(record["measures"]) == files - {"harness", "chart"}
+    assert set(record["measures"]) == files - {"harness", "chart", "accelerator"}
     lines = [line for benchmark in record["measures"].values() for line in benchmark]
     # some ratios have a difference of two times above or below the line, so their sign is up to the machine
     assert all(math.isfinite(ratio) for line in lines for ratio in line["ratios"])
     assert record["about"]["versions"]["torch"]
     assert (tmp_path / "chart.png").stat().st_size > 10_000
     assert "goal" in result.stdout
+
+
+def test_a_summary_names_the_tests_that_failed_and_has_every_median(tmp_path):
+    results = tmp_path / "tests.xml"
+    results.write_text(
+        '<testsuites><testsuite><testcase classname="tests.a" name="test_good"/>'
+        '<testcase classname="tests.a" name="test_bad"><failure>1 != 2</failure></testcase>'
+        '<testcase classname="tests.b" name="test_rest"><skipped/></testcase></testsuite></testsuites>'
+    )
+    assert summarize_tests(results) == "Tests: 1 passed, 1 failed, 1 skipped.\n- `tests.a::test_bad`"
+    record = json.loads((Path(__file__).parents[2] / "docs" / "speed" / "record.json").read_text())
+    summary = summarize_record(record)
+    assert all(line["name"] in summary for measures in record["measures"].values() for line in measures)
 
 
 def test_the_tensors_are_those_of_a_resnet50():

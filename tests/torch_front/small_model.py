@@ -4,6 +4,7 @@ import torch
 from torch.nn import Linear, Sequential, Tanh
 
 import gradsurgery as gs
+from tests.device import DEVICE
 
 
 def make_model(seed=0):
@@ -19,7 +20,8 @@ def aux_of(output):
     return output.sin().mean()
 
 
-INPUTS = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+GENERATOR = torch.Generator("cpu").manual_seed(0)
+INPUTS = torch.randn(12, 4, generator=GENERATOR, dtype=torch.float64, device="cpu").to(DEVICE)
 
 
 def expected_direction(model, method, inputs=INPUTS):
@@ -31,7 +33,7 @@ def expected_direction(model, method, inputs=INPUTS):
         )
         for loss in (main_of, aux_of)
     ]
-    return torch.from_numpy(gs.Reference(method)(*grads))
+    return torch.from_numpy(gs.Reference(method)(*(grad.cpu() for grad in grads))).to(DEVICE)
 
 
 def direction_of(model):

@@ -7,10 +7,11 @@ from torch.nn import Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
+from tests.device import DEVICE
 
 eager_and_compiled = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 RNG = np.random.default_rng(0)
-MAIN, AUX, THIRD = (torch.from_numpy(RNG.normal(size=1000)).float() for _ in range(3))
+MAIN, AUX, THIRD = (torch.from_numpy(RNG.normal(size=1000)).float().to(DEVICE) for _ in range(3))
 
 
 def step(surgery, parameter, *gradients, **options):
@@ -50,9 +51,9 @@ def test_one_huge_gradient_does_not_spoil_later_steps(method, huge, compiled):
     torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)
     reference = gs.Reference(method)
     for _ in range(2):
-        expected = reference(*usual)
+        expected = reference(*(gradient.cpu() for gradient in usual))
     torch.testing.assert_close(
-        step(surgery, parameter, *usual).double(), torch.from_numpy(expected), rtol=1e-4, atol=1e-5
+        step(surgery, parameter, *usual).double(), torch.from_numpy(expected).to(DEVICE), rtol=1e-4, atol=1e-5
     )
 
 
@@ -77,8 +78,8 @@ def test_a_step_is_unsound_exactly_where_a_weight_overflows(method, main, aux, s
     direction = step(surgery, parameter, *gradients)
     assert bool(surgery.diagnostics()["sound"]) == (same_as is not None)
     if same_as:
-        expected = gs.Reference(same_as)(*(gradient.double() for gradient in gradients))
-        torch.testing.assert_close(direction.double(), torch.from_numpy(expected), rtol=1e-5, atol=0)
+        expected = gs.Reference(same_as)(*(gradient.double().cpu() for gradient in gradients))
+        torch.testing.assert_close(direction.double(), torch.from_numpy(expected).to(DEVICE), rtol=1e-5, atol=0)
     else:
         assert direction.isnan().all()
         torch.testing.assert_close(saved_numbers(surgery), before, rtol=0, atol=0)

@@ -9,6 +9,7 @@ from torch.nn import Linear, Parameter
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
+from tests.device import DEVICE
 from tests.torch_front.small_model import INPUTS, aux_of, main_of, make_model, shared_pass
 
 W = Parameter(torch.ones(3))
@@ -84,7 +85,9 @@ def test_optimisers_schedulers_and_clipping_see_the_direction(make):
         surgery.apply()
         losses = shared_pass(twin)
         grads = [torch.autograd.grad(loss, twin.parameters(), retain_graph=True) for loss in losses]
-        direction = torch.from_numpy(step(*(torch.cat([g.reshape(-1) for g in grad]) for grad in grads)))
+        direction = torch.from_numpy(step(*(torch.cat([g.reshape(-1) for g in grad]).cpu() for grad in grads))).to(
+            DEVICE
+        )
         sizes = [parameter.numel() for parameter in twin.parameters()]
         for parameter, part in zip(twin.parameters(), direction.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).clone()

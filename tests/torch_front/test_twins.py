@@ -25,13 +25,13 @@ def loss_with_gradient(parameters, vector):
 
     def loss():
         parts = zip(parameters, np.split(vector, ends), strict=True)
-        return sum((p * torch.from_numpy(part).reshape(p.shape).to(p.dtype)).sum(dtype=p.dtype) for p, part in parts)
+        return sum((p * torch.from_numpy(part).reshape(p.shape).to(p)).sum(dtype=p.dtype) for p, part in parts)
 
     return loss
 
 
 def flat(tensors):
-    return np.concatenate([tensor.detach().double().reshape(-1).numpy() for tensor in tensors])
+    return np.concatenate([tensor.detach().double().reshape(-1).cpu().numpy() for tensor in tensors])
 
 
 def history(aux_count, dtype, steps=100):

@@ -7,6 +7,7 @@ import torch
 from gradsurgery.torch import scalars
 from gradsurgery.torch.passes import blocks as passes_blocks
 from gradsurgery.torch.passes import make_passes
+from tests.device import DEVICE
 from tests.torch_front.passes.vectors import (
     SHAPES,
     Case,
@@ -16,10 +17,12 @@ from tests.torch_front.passes.vectors import (
     make_blocks,
 )
 
+KINDS = ["eager", "eager on a device", "C++", "Triton"] if DEVICE == "cpu" else ["eager on a device", "Triton"]
 
-@pytest.fixture(params=["eager", "eager on a device", "C++", "Triton"])
+
+@pytest.fixture(params=KINDS)
 def make(request, monkeypatch):
-    """Makes passes of each kind. For two of them the CPU stands in for an accelerator: their scalars are tensors."""
+    """Makes passes of each kind. For two of them the CPU may stand in for a device: their scalars are tensors."""
     on_device = request.param in ("eager on a device", "Triton")
     if on_device:
         monkeypatch.setattr(scalars, "is_async", lambda tensor: True)

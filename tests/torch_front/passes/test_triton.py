@@ -15,6 +15,7 @@ import gradsurgery.torch as gst
 from gradsurgery.plan import basis, plan, required_products
 from gradsurgery.torch import scalars
 from gradsurgery.torch.passes import Block, check_compile
+from tests.device import DEVICE
 from tests.methods.catalogue import every_method
 
 pytest.importorskip("triton")
@@ -31,7 +32,7 @@ def directions(method, gradients):
     averages = [torch.zeros(SIZE) for _ in range(method.averages)]
     mass, memory = torch.tensor(0.0), tuple(torch.tensor(0.0) for _ in method.memory)
     for step, vectors in enumerate(gradients):
-        block = Block([torch.from_numpy(vector).float() for vector in vectors], averages)
+        block = Block([torch.from_numpy(vector).float().to(DEVICE) for vector in vectors], averages)
         passes = Triton([block], tuple((names.index(a), names.index(b)) for a, b in pairs))
         products = dict(zip(pairs, passes.products(), strict=True))
         dot = lambda a, b, products=products: products[a, b]  # noqa: E731
@@ -40,7 +41,7 @@ def directions(method, gradients):
         passes.combine([planned.weights.get(name, 0.0) for name in names], [(planned.keep, take)], step, scaled=False)
         if planned.sound:
             mass, memory = planned.mass, planned.memory
-        yield block.gradients[-1].double().numpy(), [average.double().numpy() for average in averages]
+        yield block.gradients[-1].double().cpu().numpy(), [average.double().cpu().numpy() for average in averages]
 
 
 def history(aux_count, steps=100):

@@ -7,6 +7,7 @@ import torch
 
 from gradsurgery.rounding import round_to_bfloat16, stream_key
 from gradsurgery.torch.passes import Block
+from tests.device import DEVICE
 
 Case = namedtuple("Case", "shapes gradients averages dtype average_dtype", defaults=[torch.float32, torch.float32])
 
@@ -19,10 +20,10 @@ def make_blocks(case, seed=0):
 
     All numbers are multiples of 1/16, so that every order of operations gives the same numbers in float32.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
 
     def vector(shape, dtype):
-        tensor = torch.randn(shape, generator=generator).mul(16).round().div(16).to(dtype)
+        tensor = torch.randn(shape, generator=generator, device="cpu").mul(16).round().div(16).to(DEVICE, dtype)
         if len(shape) == 1:
             return torch.cat([tensor[:1], tensor])[1:]
         return tensor.to(memory_format=torch.channels_last) if len(shape) == 4 else tensor
@@ -40,7 +41,7 @@ def make_blocks(case, seed=0):
 
 def in_memory_order(tensor):
     """The elements as they lie in memory, in float64."""
-    return torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset()).double().numpy().copy()
+    return torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset()).double().cpu().numpy().copy()
 
 
 def copies(blocks):
