@@ -38,15 +38,17 @@ class Surgery:
     Backward passes are ordinary ones. The parameters of the surgery get the direction of the method; every other
     trainable tensor that a loss reaches gets the plain sum of the losses' gradients, as ``(main + aux).backward()``
     would give it. So a network with a head for each loss takes surgery on its trunk: ``Surgery(model.trunk, method)``
-    leaves each head to its loss. Nothing is written to ``.grad`` before ``apply``.
+    leaves each head to its loss. ``apply`` writes both to ``.grad``.
 
     It holds one average, in float32 or wider, for each level above the last, and between ``backward`` and ``apply`` one
-    gradient for each loss. Nothing waits for the device. In an unsound step (an inner product or a weight is not
-    finite) the averages stay as they are and the direction is NaN, so that a ``GradScaler`` skips the step. After an
-    exception the gathered gradients are dropped, and the next step starts afresh.
+    gradient for each loss. Nothing waits for the device, except in the first step under DistributedDataParallel. In an
+    unsound step (an inner product or a weight is not finite) the averages stay as they are and the direction is NaN, so
+    that a ``GradScaler`` skips the step. After an exception the gathered gradients are dropped, and the next step
+    starts afresh.
 
     Inner products run over the parameters that take part in a step: trainable, and reached by a loss. A parameter that
-    joins later, rests or is frozen keeps its average, which is corrected for the steps that it took part in.
+    rests or is frozen keeps its average. One that joins later starts without; the bias correction of each average
+    counts the steps that its parameter took part in.
 
     Each group of parameters may have a separate method, with separate inner products and averages:
 
@@ -57,8 +59,8 @@ class Surgery:
             unfrozen later. A group is a dictionary with ``params`` and optionally ``method``. Groups without a method
             and single parameters are trained together by the method below.
         method: for example ``gradsurgery.bloop(lam=0.1)``.
-        model: the module that holds the parameters, wrapped as it is trained, if ``params`` is not that module. By it
-            DistributedDataParallel and FSDP2 are recognised where several processes train.
+        model: the module that holds the parameters, wrapped as it is trained, if ``params`` is not that module. Its
+            type tells how processes share them: by DistributedDataParallel, by FSDP2 or, if it is neither, not at all.
         compile: whether to run the two passes over memory as fused kernels: C++ on the CPU, built in the first step by
             the compiler named in ``CXX`` or by ``c++``; Triton on CUDA and ROCm.
         measure: whether to compute every inner product, which makes ``diagnostics`` complete.
@@ -206,7 +208,8 @@ class Surgery:
             surgery.apply()
 
         For ``torch.func``, gradients collected in buffers, and loops that synchronise by hand. The gradients are
-        copied. Under data parallelism every process must give the same, synchronised gradients.
+        copied. Under DistributedDataParallel every process must give the same, synchronised gradients; ``apply``
+        compares them.
 
         Args:
             main: the gradients of the main loss: a list with one tensor, or None, for each parameter of the surgery, or
@@ -366,7 +369,7 @@ class Surgery:
 
         ``state["averages"][level][index]`` is the average of a parameter by its position in ``params``, for trainable
         parameters and for those that were trained before. If groups have separate methods, ``state["groups"]`` is the
-        list of their states.
+        list of their states, and positions are those in the group.
         """
         if self._gatherer.gradients:
             warnings.warn(
