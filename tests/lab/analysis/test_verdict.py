@@ -28,8 +28,14 @@ def two_methods(bloop, mixed, alone=None, main=1.0):
 
 BEYOND = [ending("mixed", 0.1, main, 1.0, seed) for seed, main in enumerate((9.0, 9.1, 9.2))]
 VERDICTS = {
-    "clear": (two_methods([4, 5, 6], [8, 9, 11]), "bloop wins (its aux against mixed's: −46.7 % [−53.6, −38.7])."),
-    "close": (two_methods([1, 5, 9], [2, 6, 10]), "Undecided between bloop and mixed (its aux against mixed's: −"),
+    "clear": (
+        two_methods([4, 5, 6], [8, 9, 11]),
+        "bloop wins (its aux against mixed, λ = 0.1: −46.7 % [−53.6, −38.7]).",
+    ),
+    "close": (
+        two_methods([1, 5, 9], [2, 6, 10]),
+        "Undecided between bloop and mixed (its aux against mixed, λ = 0.1: −",
+    ),
     "one seed": (two_methods([4], [8]), "Undecided: bloop has the lowest aux, but one seed does not tell its spread."),
     "no rival": (
         [*two_methods([4, 4.1, 4.2], [8, 8, 8])[:6], *BEYOND],
@@ -73,7 +79,7 @@ def test_main_that_may_be_beyond_the_allowance_is_no_win():
     assert answer.text.startswith(
         "Undecided: bloop has the lowest aux, but its main may be beyond the allowance. About "
     )
-    assert answer.seeds_needed > 3
+    assert answer.seeds_needed > 3, "three did not decide"
     assert verdict(records, allow=0.1).winner == "bloop"
 
 

@@ -186,7 +186,7 @@ def test_the_answer_is_on_top_of_the_page(tmp_path, no_figures):
     assert "bloop wins: no other method keeps main within the allowance." in opened
     assert "mixed: no λ keeps main within the allowance (closest: λ = 0.1, main +3.0 % [+3.0, +3.0])" in opened
     assert [answer.split("<summary>")[1].split(":")[0] for answer in folded] == ["1 %", "5 %", "10 %"]
-    assert "bloop wins (its aux against mixed&#39;s: −2" in folded[1]
+    assert "bloop wins (its aux against mixed, λ = 0.1: −2" in folded[1]
 
 
 def test_a_sweep_that_cannot_be_compared_says_why(tmp_path, no_figures):

@@ -76,7 +76,7 @@ def test_recommendations_end_with_the_verdict_and_the_code():
     )
     assert lines[0] == "If main may be 2 % worse than main alone (training losses):"
     assert lines[1].startswith("  bloop, λ = 0.1: main +0.0 % [+0.0, +0.0], aux −49.5 % [−50.7, −48.3]")
-    assert lines[-3].startswith("bloop wins (its aux against mixed's: −")
+    assert lines[-3].startswith("bloop wins (its aux against mixed, λ = 0.1: −")
     assert lines[-2].startswith("Against main alone: main +0.0 % [+0.0, +0.0], aux −49.5 % [−50.7, −48.3] (3 seeds")
     assert lines[-1] == "gs.bloop(lam=0.1)"
 

@@ -68,8 +68,10 @@ class Change:
 
     def seeds_within(self, limit: float, *, absolute: bool = False) -> int | None:
         """How many seeds like these would tell that the change is below a limit; None for too many to say."""
+        if self.is_ratio and not absolute:
+            return seeds_needed([effect - math.log1p(limit) for effect in self._effects])
         unit = 1.0 if absolute else abs(statistics.fmean(self.reference.values()))
-        return seeds_needed([difference / unit - limit for difference in self._differences])
+        return seeds_needed([difference - limit * unit for difference in self._differences])
 
     def describe(self, *, absolute: bool = False) -> str:
         """For example ``+1.4 %``, and with several seeds the 95 % interval: ``+1.4 % [+0.9, +1.9]``.

@@ -44,7 +44,8 @@ def compare_best(best: Option, own: Sequence[Option], rivals: Mapping[str, Seque
     contenders = [option for option in own if option is not best and not _aux_against(best, option).is_lower()]
     confidence = 1 - (1 - CONFIDENCE) / (1 + len(contenders))
     closest, change = max(against, key=lambda item: item[1].effect(confidence).high)
-    comparison = f"its aux against {closest.method}'s: {change.describe()}"
+    rival = f"{closest.method}, {closest.hyperparameters}" if closest.hyperparameters else closest.method
+    comparison = f"its aux against {rival}: {change.describe()}"
     if all(change.is_lower(confidence) for _, change in against):
         return Verdict(f"{best.method} wins ({comparison}).", best.method)
     needed = [change.seeds_to_decide(confidence) for _, change in against]

@@ -18,7 +18,6 @@ def lease(store: Path, key: str) -> Iterator[bool]:
     folder = store.with_name(f"{store.name}.leases")
     path = folder / f"{key}.lock"
     lock = FileLock(path, thread_local=False)
-    created = not folder.parent.exists()
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -36,5 +35,3 @@ def lease(store: Path, key: str) -> Iterator[bool]:
             lock.release()
         with suppress(OSError):  # other leases are in it
             folder.rmdir()
-            if created:
-                folder.parent.rmdir()  # unless the run left something there

@@ -1,7 +1,8 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+import shutil
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,6 +97,7 @@ def train_grid(
     )
     leads = is_leader()
     with (
+        _remove_after_mistake(folder),
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
         _ray_connection(ray),
@@ -107,6 +109,18 @@ def train_grid(
 
         records = train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
     return records if leads else []
+
+
+@contextmanager
+def _remove_after_mistake(folder: Path) -> Iterator[None]:
+    """Remove a new folder if a mistake of the user is found before any run has recorded a row."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except UserError:
+        if is_new and not (folder / "store.sqlite").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _ignore(event: Event) -> None:

@@ -8,7 +8,6 @@ import json
 import shutil
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -100,17 +99,9 @@ def _train_run(problem: Problem, spec: RunSpec, store: Store, arguments: WorkerA
         if recorded or not is_mistake:
             store.begin(spec, environment(arguments.cores))
             store.fail(spec.key, reason)
-        else:
-            _remove_empty(arguments.run_folder(spec))
         if arguments.raise_errors or is_mistake:
             raise
         yield Failed(spec, reason)
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
 
 
 def _record_rows(problem: Problem, spec: RunSpec, store: Store, arguments: WorkerArguments) -> Generator[RunEvent]:
