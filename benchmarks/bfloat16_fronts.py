@@ -1,7 +1,7 @@
 """Fronts with averages in bfloat16 beside those in float32, seed by seed. Not part of ``make bench``: it trains for long.
 
-    python -m benchmarks.bfloat16_fronts runs/bfloat16 --data-dir FOLDER     (all problems; a killed run continues)
-    python -m benchmarks.bfloat16_fronts runs/bfloat16 --table               (the table of docs/speed.md)
+python -m benchmarks.bfloat16_fronts runs/bfloat16 --data-dir FOLDER     (all problems; a killed run continues)
+python -m benchmarks.bfloat16_fronts runs/bfloat16 --table               (the table of docs/speed.md)
 """
 
 import argparse
@@ -117,7 +117,9 @@ def main() -> None:
     (options.folder / "bfloat16.json").write_text(json.dumps([row._asdict() for row in table], indent=1) + "\n")
     for row in table:
         changes = [f"{100 * mean:+.2f} ± {100 * width:.2f} %" for mean, width in (row.main_change, row.aux_change)]
-        print(f"| `{row.problem}` | {row.rho} | {row.lam} | {row.main:.4f} | {changes[0]} | {row.aux:.3f} | {changes[1]} |")
+        print(
+            f"| `{row.problem}` | {row.rho} | {row.lam} | {row.main:.4f} | {changes[0]} | {row.aux:.3f} | {changes[1]} |"
+        )
 
 
 if __name__ == "__main__":
