@@ -1,11 +1,14 @@
 """Analysis of runs: final losses, fronts, comparisons and recommendations, as records that reports draw.
 
-from gradsurgery.lab.analysis import advise, collect_options, compare_methods
+    from gradsurgery.lab.analysis import Allowance, advise, collect_options, compare_methods
 
-compare_methods(records, "test").methods        # each front against mixed's
-advise(collect_options(records), allow=0.02)    # the best λ of each method, and which method wins
+    compare_methods(records, "test").methods             # each front against mixed's
+    advise(collect_options(records), Allowance(0.02))    # the best λ of each method, and which method wins
+
+Nothing here draws or prints.
 """
 
+from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.compare import (
     Comparison,
@@ -41,6 +44,7 @@ __all__ = [
     "LOSSES",
     "SPLITS",
     "Advice",
+    "Allowance",
     "BySeed",
     "Change",
     "Comparison",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import gradsurgery as gs
+from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
 from gradsurgery.lab.analysis.options import Option, Options, collect_options
@@ -50,9 +51,7 @@ class Recommendation:
 class Advice:
     """What to train with if main may be worse than main alone by an allowance."""
 
-    allow: float
-    absolute: bool
-    """Whether the allowance is a difference of losses rather than a fraction."""
+    allowance: Allowance
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     recommendations: tuple[Recommendation, ...]
@@ -66,11 +65,6 @@ class Advice:
         first = self.recommendations[0]
         return first if first.aux is not None else None
 
-    @property
-    def allowance(self) -> str:
-        """The allowance with its unit: ``2 %``, or a difference of losses."""
-        return f"{self.allow:g}" if self.absolute else f"{100 * self.allow:g} %"
-
 
 def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
     """For each method, the λ and ρ with the lowest aux among those whose main stays within the allowance.
@@ -83,40 +77,31 @@ def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bo
     Returns:
         One recommendation for each method, in the order of their aux, the lowest first.
     """
-    return list(advise(collect_options(records), allow, absolute=absolute).recommendations)
+    return list(advise(collect_options(records), Allowance(allow, absolute)).recommendations)
 
 
-def advise(options: Options, allow: float = 0.02, *, absolute: bool = False) -> Advice:
-    """The recommendation of each method, which of them wins, and hints for a better sweep.
-
-    Args:
-        options: what ``collect_options`` returns.
-        allow: how much worse main may be than main alone: 0.02 for 2 %.
-        absolute: whether ``allow`` is a difference of losses rather than a fraction.
-    """
-    if not (math.isfinite(allow) and allow >= 0):
-        raise ValueError(f"the allowance for main must be a number of at least 0; got {allow}")
+def advise(options: Options, allowance: Allowance) -> Advice:
+    """The recommendation of each method, which of them wins, and hints for a better sweep."""
     all_options = [option for candidates in options.by_method.values() for option in candidates]
-    if not absolute and any(math.isnan(option.main.fraction().mean) for option in all_options):
+    if any(math.isnan(allowance.excess(option).mean) for option in all_options):
         raise ValueError("main alone ends with a main loss of 0, so the allowance must be a difference of losses")
     chosen: dict[str, Option] = {}
     recommendations = []
     for method, candidates in options.by_method.items():
-        within = _helpful_within(candidates, allow, absolute)
-        if within:
-            chosen[method] = min(within, key=lambda option: option.aux.difference().mean)
-            recommendations.append(_recommend(chosen[method], options.split, allow, absolute))
+        if within := _helpful_within(candidates, allowance):
+            chosen[method] = min(within, key=_mean_aux)
+            recommendations.append(_recommend(chosen[method], options.split, allowance))
         else:
-            text = _describe_none(method, candidates, allow, absolute)
+            text = _describe_none(method, candidates, allowance)
             recommendations.append(Recommendation(method, None, None, options.split, 0, None, None, False, text))
-    recommendations.sort(key=lambda each: math.inf if each.aux is None else each.aux.difference().mean)
-    verdict = _judge(options, recommendations, chosen, allow, absolute)
+    recommendations.sort(key=lambda each: _mean_aux(chosen[each.method]) if each.method in chosen else math.inf)
+    verdict = _judge(options, recommendations, chosen, allowance)
     best = chosen.get(recommendations[0].method)
-    return Advice(allow, absolute, options.split, tuple(recommendations), verdict, tuple(hints(options, best)))
+    return Advice(allowance, options.split, tuple(recommendations), verdict, tuple(hints(options, best)))
 
 
-def _recommend(option: Option, split: str, allow: float, absolute: bool) -> Recommendation:
-    certain = _excess(option, absolute)[1] <= allow
+def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendation:
+    certain = allowance.excess(option).high <= allowance.limit
     caveat = ""
     if option.main.seeds == 1:
         caveat = " (one seed: no verdict)"
@@ -124,17 +109,13 @@ def _recommend(option: Option, split: str, allow: float, absolute: bool) -> Reco
         caveat = " (main may be beyond the allowance)"
     elif not option.aux.is_lower():
         caveat = " (aux may not be lower)"
-    text = option.describe(absolute=absolute) + caveat
+    text = option.describe(absolute=allowance.absolute) + caveat
     main, aux = option.main, option.aux
     return Recommendation(option.method, option.lam, option.rho, split, main.seeds, main, aux, certain, text)
 
 
 def _judge(
-    options: Options,
-    recommendations: Sequence[Recommendation],
-    chosen: Mapping[str, Option],
-    allow: float,
-    absolute: bool,
+    options: Options, recommendations: Sequence[Recommendation], chosen: Mapping[str, Option], allowance: Allowance
 ) -> Verdict:
     first = recommendations[0]
     if len(recommendations) < 2:
@@ -146,48 +127,39 @@ def _judge(
     if not options.seeds_differ:
         return Verdict(f"Undecided: {first.method} has the lowest aux, but all seeds gave the same numbers.")
     if not first.certain:
-        needed = chosen[first.method].main.seeds_within(allow, absolute=absolute)
+        needed = chosen[first.method].main.seeds_within(allowance.limit, absolute=allowance.absolute)
         text = f"Undecided: {first.method} has the lowest aux, but its main may be beyond the allowance."
         return Verdict(f"{text} {describe_seeds(needed)}", seeds_needed=needed)
     rivals = {
-        method: [option for option in candidates if _excess(option, absolute)[0] <= allow]
+        method: [option for option in candidates if allowance.excess(option).low <= allowance.limit]
         for method, candidates in options.by_method.items()
         if method != first.method
     }
-    own = _helpful_within(options.by_method[first.method], allow, absolute)
-    return compare_best(chosen[first.method], own, rivals)
+    return compare_best(chosen[first.method], _helpful_within(options.by_method[first.method], allowance), rivals)
 
 
-def _helpful_within(candidates: Iterable[Option], allow: float, absolute: bool) -> list[Option]:
+def _helpful_within(candidates: Iterable[Option], allowance: Allowance) -> list[Option]:
     """The options that lower aux, with main within the allowance, as means over seeds."""
-    helpful = (option for option in candidates if option.aux.difference().mean < 0)
-    return [option for option in helpful if _mean_excess(option, absolute) <= allow]
+    return [option for option in candidates if _mean_aux(option) < 0 and allowance.permits(option)]
 
 
-def _mean_excess(option: Option, absolute: bool) -> float:
-    """How much worse main is than main alone: a fraction, or a difference of losses."""
-    return (option.main.difference() if absolute else option.main.fraction()).mean
+def _mean_aux(option: Option) -> float:
+    """The mean difference of aux from that of main alone."""
+    return option.aux.difference().mean
 
 
-def _excess(option: Option, absolute: bool) -> tuple[float, float]:
-    """The ends of the 95 % interval of the excess."""
-    interval = option.main.difference() if absolute else option.main.fraction()
-    return interval.low, interval.high
-
-
-def _describe_none(method: str, candidates: Sequence[Option], allow: float, absolute: bool) -> str:
+def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance) -> str:
     """A sentence for a method without a recommendation."""
     if not candidates:
         return f"{method}: nothing to compare, as its runs diverged, failed or have other seeds than main alone"
-    within = [option for option in candidates if _mean_excess(option, absolute) <= allow]
-    if within:
-        closest = min(within, key=lambda option: option.aux.difference().mean)
+    if within := [option for option in candidates if allowance.permits(option)]:
+        closest = min(within, key=_mean_aux)
         reason = "no λ within the allowance lowers aux" if closest.lam is not None else "does not lower aux"
         change = f"aux {closest.aux.describe()}"
     else:
-        closest = min(candidates, key=lambda option: _mean_excess(option, absolute))
+        closest = min(candidates, key=lambda option: allowance.excess(option).mean)
         reason = "no λ keeps main within the allowance" if closest.lam is not None else "main is beyond the allowance"
-        change = f"main {closest.main.describe(absolute=absolute)}"
+        change = f"main {closest.main.describe(absolute=allowance.absolute)}"
     details = f"closest: {closest.hyperparameters}, {change}" if closest.hyperparameters else change
     return f"{method}: {reason} ({details})"
 

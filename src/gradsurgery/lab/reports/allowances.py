@@ -6,6 +6,7 @@ from typing import Any
 
 from gradsurgery.lab.analysis import (
     Advice,
+    Allowance,
     Recommendation,
     Series,
     advise,
@@ -27,7 +28,7 @@ def allowance_data(
     """For each allowance the recommended runs and a sentence for each method; None if nothing can be recommended."""
     try:
         options = collect_options(records)
-        by_allowance = [advise(options, allow) for allow in ALLOWANCES]
+        by_allowance = [advise(options, Allowance(allow)) for allow in ALLOWANCES]
     except ValueError:
         return None
     alone = statistics.fmean(main for main, _ in main_alone(records, options.split).values())
@@ -46,8 +47,8 @@ def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], a
         if best.aux is not None and _is_of(best, group)
     ]
     return {
-        "label": advice.allowance,
-        "limit": alone + advice.allow * abs(alone),
+        "label": str(advice.allowance),
+        "limit": alone + advice.allowance.limit * abs(alone),
         "sentences": [best.text for best in advice.recommendations],
         "chosen": [
             {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradsurgery.lab.analysis import SPLITS, Advice, advise, collect_options, main_alone
+from gradsurgery.lab.analysis import SPLITS, Advice, Allowance, advise, collect_options, main_alone
 from gradsurgery.lab.reports.style import Look, look
 from gradsurgery.lab.run import RunRecord
 
@@ -41,7 +41,7 @@ def page_answers(records: Sequence[RunRecord]) -> Answers | None:
     """The answers for a page; None for runs without main alone, for which nobody expects one."""
     try:
         options = collect_options(records)
-        answers = [_answer(advise(options, allow)) for allow in ALLOWANCES]
+        answers = [_answer(advise(options, Allowance(allow))) for allow in ALLOWANCES]
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return Answers(reason=str(error)) if has_main_alone else None
@@ -52,7 +52,7 @@ def _answer(advice: Advice) -> Answer:
     best = advice.best
     methods = [each.method for each in advice.recommendations]
     return Answer(
-        allowance=keep_together(advice.allowance),
+        allowance=keep_together(str(advice.allowance)),
         code=best.code if best else "",
         change=keep_together(describe_gain(advice)),
         verdict=keep_together(advice.verdict.text),
@@ -67,7 +67,7 @@ def describe_gain(advice: Advice) -> str:
     if best is None or best.main is None or best.aux is None:
         return f"Train on main alone: no λ lowers aux if main may be {advice.allowance} worse."
     seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"
-    main, aux = best.main.describe(absolute=advice.absolute), best.aux.describe()
+    main, aux = best.main.describe(absolute=advice.allowance.absolute), best.aux.describe()
     in_doubt = not (best.certain or best.seeds == 1 or advice.verdict.text)
     doubt = " Main may be beyond the allowance." if in_doubt else ""
     return f"Against main alone: main {main}, aux {aux} ({seeds}).{doubt}"

@@ -9,6 +9,7 @@ from rich.text import Text
 from gradsurgery.lab.analysis import (
     SPLITS,
     Advice,
+    Allowance,
     advise,
     collect_options,
     compare_methods,
@@ -65,7 +66,7 @@ def print_recommendations(
         required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
-        advice = advise(collect_options(records), allow, absolute=absolute)
+        advice = advise(collect_options(records), Allowance(allow, absolute))
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
