@@ -212,7 +212,7 @@ MISTAKES = {
     "scale": (["sweep", "lipschitz", "--scale", "tiny"], "there is no scale 'tiny' of lipschitz"),
     "method": (["sweep", "lipschitz", "--methods", "blop"], "there is no method 'blop': did you mean bloop?"),
     "lam": (["run", "lipschitz", "--method", "bloop", "--lam=-1"], "lam weighs the auxiliary gradient"),
-    "rho": (["sweep", "lipschitz", "--rhos", "0"], "above 0 and at most 1, but got 0"),
+    "rho": (["sweep", "lipschitz", "--rhos", "0"], "above 0 and at most 1; got 0"),
     "grid": (["sweep", "lipschitz", "--lams", ","], "at least one value in lams, but the grid is empty"),
     "no grid": (["sweep", "lipschitz", "--lams", "many"], "a grid is numbers and ranges"),
     "setting": (["sweep", "lipschitz", "--set", "epochs"], "a setting is given as NAME=VALUE, but got 'epochs'"),
