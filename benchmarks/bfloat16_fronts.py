@@ -1,4 +1,4 @@
-"""Fronts with averages in bfloat16 beside those in float32, seed by seed. Not part of ``make bench``: it trains for long.
+"""Fronts with averages in bfloat16 beside those in float32, seed by seed; not in ``make bench``, as it trains for long.
 
 python -m benchmarks.bfloat16_fronts runs/bfloat16 --data-dir FOLDER     (all problems; a killed run continues)
 python -m benchmarks.bfloat16_fronts runs/bfloat16 --table               (the table of docs/speed.md)
@@ -97,7 +97,7 @@ def _final_losses(folder: Path, problem: str) -> dict[tuple[float, float, int], 
     with lab.Store(folder / "store.sqlite") as store:
         for record in store.select(problem=problem):
             if record.status == "done":
-                last = record.rows[-1].metrics
+                last = record.metrics
                 losses[record.spec.rho, record.spec.lam, record.spec.seed] = (last["main_train"], last["aux_train"])
     return losses
 
@@ -116,10 +116,11 @@ def main() -> None:
     table = list(rows(options.folder))
     (options.folder / "bfloat16.json").write_text(json.dumps([row._asdict() for row in table], indent=1) + "\n")
     for row in table:
-        changes = [f"{100 * mean:+.2f} ± {100 * width:.2f} %" for mean, width in (row.main_change, row.aux_change)]
-        print(
-            f"| `{row.problem}` | {row.rho} | {row.lam} | {row.main:.4f} | {changes[0]} | {row.aux:.3f} | {changes[1]} |"
+        main_change, aux_change = (
+            f"{100 * mean:+.2f} ± {100 * width:.2f} %" for mean, width in (row.main_change, row.aux_change)
         )
+        point = f"| `{row.problem}` | {row.rho} | {row.lam} |"
+        print(f"{point} {row.main:.4f} | {main_change} | {row.aux:.3f} | {aux_change} |")
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def test_an_unsound_step_gives_nan_and_leaves_the_state_alone(method, aux_count,
             step(surgery, parameters, vectors)
             state = surgery.state_dict()
             averages = [flat(level.values()) for level in state["averages"]]
-            states.append([*averages, flat([*state["mass"].values(), *state["memory"]])])
+            states.append([*averages, np.array([*map(float, state["mass"].values()), *map(float, state["memory"])])])
         assert np.isnan(flat([p.grad for p in parameters])).all()
         assert not surgery.diagnostics()["sound"]
         assert state["steps"] == 2

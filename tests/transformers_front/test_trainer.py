@@ -168,17 +168,17 @@ def test_losses_scaled_for_float16_train_like_float32(tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's own
 @pytest.mark.parametrize("shared", [False, True], ids=["two forward passes", "one forward pass"])
-def test_a_compiled_model_trains_like_an_eager_one(tmp_path, monkeypatch, shared):
+def test_a_compiled_model_trains_like_an_eager_one(tmp_path, shared):
     """Dynamo and AOTAutograd trace the model; Inductor's kernels would take a minute to build and test only PyTorch."""
-    monkeypatch.setattr(torch._functorch.config, "donated_buffer", True)  # restored at the end
 
     def spread(model, inputs, outputs):
         return outputs.logits.square().mean()
 
     trainer_args = {"aux_dataset": None, "compute_aux_loss": spread} if shared else {}
     options = {"optim": "sgd", "max_steps": 3, "trainer_args": trainer_args}
-    compiled = train(surgery_trainer(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
-    assert torch._functorch.config.donated_buffer != shared
+    with torch._functorch.config.patch(donated_buffer=True):  # restored at the end
+        compiled = train(surgery_trainer(tmp_path, gpt2(dropout=0), torch_compile_backend="aot_eager", **options))
+        assert torch._functorch.config.donated_buffer != shared
     compiled = {name.removeprefix("_orig_mod."): parameter for name, parameter in compiled.items()}
     assert distance(compiled, train(surgery_trainer(tmp_path, gpt2(dropout=0), **options))) < 1e-4
 
