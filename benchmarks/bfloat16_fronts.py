@@ -97,7 +97,7 @@ def _final_losses(folder: Path, problem: str) -> dict[tuple[float, float, int], 
     with lab.Store(folder / "store.sqlite") as store:
         for record in store.select(problem=problem):
             if record.status == "done":
-                last = record.metrics
+                last = record.final
                 losses[record.spec.rho, record.spec.lam, record.spec.seed] = (last["main_train"], last["aux_train"])
     return losses
 

@@ -86,7 +86,7 @@ def test_under_ddp_announced_functions_match_one_process_and_others_match_or_are
     except Exception as error:
         refused = str(error)
     if refused:
-        assert form != "announced"
+        assert form != "announced", refused
         assert "DistributedDataParallel has not synchronised them" in refused
     else:
         torch.testing.assert_close(parallel.network.weight, alone.network.weight, rtol=1e-5, atol=1e-6)
