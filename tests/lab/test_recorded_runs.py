@@ -106,5 +106,5 @@ def test_a_report_from_python_takes_any_name_of_a_problem(tmp_path):
         run.log(step=0, main_train=1.0, aux_train=1.0)
     with lab.Store(tmp_path) as store:
         assert lab.report(store.select(), tmp_path / "report").exists()
-    with pytest.raises(ValueError, match="a report needs at least one run, but got none"):
+    with pytest.raises(ValueError, match="a report needs at least one run; got none"):
         lab.report([], tmp_path / "report")

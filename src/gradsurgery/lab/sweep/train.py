@@ -1,8 +1,7 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,9 +96,9 @@ def train_grid(
     )
     leads = is_leader()
     with (
-        _remove_after_mistake(folder),
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
+        _remove_after_mistake(folder, runs, store),
         _ray_connection(ray),
     ):
         trainer = _choose_trainer(problem, store, arguments, workers=workers, places=places, ray=ray)
@@ -112,14 +111,19 @@ def train_grid(
 
 
 @contextmanager
-def _remove_after_mistake(folder: Path) -> Iterator[None]:
-    """Remove a new folder if a mistake of the user is found before any run has recorded a row."""
+def _remove_after_mistake(folder: Path, runs: Sequence[RunSpec], store: Store) -> Iterator[None]:
+    """Remove a new folder if a mistake of the user is found before any run has left something in it."""
     is_new = not folder.exists()
     try:
         yield
     except UserError:
-        if is_new and not (folder / "store.sqlite").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        if is_new:
+            for run in runs:
+                with store.lease(run.key):
+                    pass  # removes the file that a stopped worker has left
+            for path in (*sorted(folder.rglob("*"), reverse=True), folder):
+                with suppress(OSError):  # a file, or a folder that is not empty
+                    path.rmdir()
         raise
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
@@ -95,11 +96,11 @@ def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) 
     problem, worker = _load(arguments)
     unpack(files, folder)
     run = make_run(problem, spec, folder, worker)
-    saved, last_copy, started = fingerprint(folder), time.monotonic(), False
-    for metrics in train(problem, run, may_be_over=bool(files)):
-        if not started:
-            yield Started(environment(worker.cores))
-            started = True
+    saved, last_copy = fingerprint(folder), time.monotonic()
+    rows = train(problem, run, may_be_over=bool(files))
+    first = next(rows, None)  # what the function builds before its first row may fail: only then has training begun
+    yield Started(environment(worker.cores))
+    for metrics in rows if first is None else chain([first], rows):
         yield Row(run.progress, metrics)
         if time.monotonic() - last_copy >= worker.checkpoint_every and (now := fingerprint(folder)) != saved:
             yield Saved(pack(folder))
