@@ -6,9 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from gradsurgery.lab.find import find_problem as problem
-from gradsurgery.lab.grid import specs
 from gradsurgery.paper.models.spectral_norm import initial_basis, spectral_norm
+from tests.paper.runs import build, make_run
 
 
 def test_gradient_is_that_of_the_norm():
@@ -63,9 +62,8 @@ def test_basis_stays_orthonormal_while_singular_values_decay_quickly():
 
 @pytest.mark.slow
 def test_norms_follow_the_weights_of_a_network_in_training():
-    lipschitz = problem("lipschitz")
-    (run,) = specs(lipschitz, "demo", methods=["mixed"], lams=[1.0], seeds=[0], settings={"epochs": "12"})
-    task = lipschitz.build(run.settings, None)
+    run = make_run("lipschitz", method="mixed", lam=1.0, epochs=12)
+    task = build(run)
     state, _ = task.start(run)
     compiled = jax.jit(spectral_norm)
     for chunk in range(task.chunks):

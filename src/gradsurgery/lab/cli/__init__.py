@@ -1,6 +1,6 @@
 """The command line ``gradsurgery``: it parses text and calls ``lab.sweep``, ``lab.report`` and ``lab.recommend``.
 
-``main`` reports errors, ``parser`` has the commands and their options, ``commands`` executes them, ``listing`` prints
+``run`` reports errors, ``parser`` has the commands and their options, ``commands`` executes them, ``listing`` prints
 problems. What takes long to import is imported inside the commands that need it, so that help, ``list`` and mistakes
 answer at once.
 """
@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 2 for a mistake of the user, 1 for any other failure."""
     try:
         with require_extra():
-            from gradsurgery.lab.cli.main import run_command
+            from gradsurgery.lab.cli.run import run_command
     except ModuleNotFoundError as error:
         print(f"gradsurgery: {error}", file=sys.stderr)
         return 2
