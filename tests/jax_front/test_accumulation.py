@@ -90,7 +90,7 @@ def test_bfloat16_gradients_are_averaged_in_float32():
 
 
 def test_bad_arguments_get_one_sentence():
-    with pytest.raises(ValueError, match="an integer of at least 1, but got 0"):
+    with pytest.raises(ValueError, match="an integer of at least 1, the number of micro-batches; got 0"):
         gsj.accumulate(optax.sgd(0.1), every=0)
     tx = gsj.accumulate(gsj.surgery(gs.mixed(lam=0.1)), every=np.int64(2))  # a NumPy integer is fine
     with pytest.raises(ValueError, match="made for aux_count=1, but the number of trees in aux is 2"):

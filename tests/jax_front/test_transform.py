@@ -263,22 +263,22 @@ def test_diagnostics_cost_no_inner_product_unless_measure_is_set():
 
 
 def test_diagnostics_need_one_surgery_in_the_state():
-    with pytest.raises(ValueError, match="one surgery in it, but got 0"):
+    with pytest.raises(ValueError, match="one surgery in it; got 0"):
         gsj.diagnostics(optax.adam(0.1).init(PARAMS))
 
 
 def test_surgery_takes_a_method():
-    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\), but got 0.1"):
+    with pytest.raises(TypeError, match=r"such as gradsurgery.bloop\(lam=0.1\); got 0.1"):
         gsj.surgery(0.1)
 
 
 BAD_AUX = {
     "missing": (None, TypeError, "aux is missing"),
-    "structure": ({"a": jnp.ones(2)}, ValueError, "aux has the tree structure of main's gradients"),
-    "shape": ({"a": jnp.ones(2), "b": jnp.ones(4)}, ValueError, r"aux\['b'\] has the shape .*\(3,\), but got \(4,\)"),
+    "structure": ({"a": jnp.ones(2)}, ValueError, "aux must have the tree structure of main's gradients"),
+    "shape": ({"a": jnp.ones(2), "b": jnp.ones(4)}, ValueError, r"aux\['b'\] must have the shape .*\(3,\); got \(4,\)"),
     "empty": ((), ValueError, "but it is empty"),
     "integers": ({"a": jnp.ones(2), "b": jnp.ones(3, int)}, TypeError, r"aux\['b'\] is of type int32"),
-    "second": (({"a": jnp.ones(2), "b": jnp.ones(3)}, 1.0), ValueError, r"aux\[1\] has the tree structure"),
+    "second": (({"a": jnp.ones(2), "b": jnp.ones(3)}, 1.0), ValueError, r"aux\[1\] must have the tree structure"),
     "too many": (({"a": jnp.ones(2), "b": jnp.ones(3)},) * 2, ValueError, "takes 1 auxiliary gradient; got 2"),
 }
 
@@ -316,8 +316,8 @@ def test_gradients_that_are_python_floats_are_refused():
 
 
 @pytest.mark.parametrize(("other", "sentence"), [
-    (gs.bloop(lam=0.1), r"has 2 averages and 0 numbers in memory, but got one with 1 average and 0 numbers"),
-    (gs.gradvac(), r"has 2 averages and 0 numbers in memory, but got one with 0 averages and 1 number in memory"),
+    (gs.bloop(lam=0.1), r"must have 2 averages and 0 numbers in memory; got one with 1 average and 0 numbers"),
+    (gs.gradvac(), r"must have 2 averages and 0 numbers in memory; got one with 0 averages and 1 number in memory"),
 ], ids=repr)  # fmt: skip
 def test_the_state_of_another_method_is_refused(other, sentence):
     main = jnp.ones(3)
@@ -327,7 +327,7 @@ def test_the_state_of_another_method_is_refused(other, sentence):
 
 def test_the_state_of_other_parameters_is_refused():
     tx = gsj.surgery(gs.bloop(lam=0.1))
-    with pytest.raises(ValueError, match="averages in the state have the tree structure of main's gradients"):
+    with pytest.raises(ValueError, match="averages in the state must have the tree structure of main's gradients"):
         tx.update({"a": jnp.ones(3)}, tx.init({"b": jnp.ones(3)}), aux={"a": jnp.ones(3)})
 
 

@@ -49,7 +49,7 @@ def accumulate(
         [-17.]
     """
     if not isinstance(every, Integral) or every < 1:
-        raise ValueError(f"every is a number of micro-batches, so an integer of at least 1, but got {every!r}")
+        raise ValueError(f"every must be an integer of at least 1, the number of micro-batches; got {every!r}")
     optimiser = optax.with_extra_args_support(inner)
 
     def init(params: Tree) -> AccumulationState:

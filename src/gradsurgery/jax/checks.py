@@ -59,14 +59,14 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree, aver
     expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
     if expected != got:
         raise ValueError(
-            f"the state of {method!r} has {_describe_counts(*expected)}, but got one with {_describe_counts(*got)}: "
+            f"the state of {method!r} must have {_describe_counts(*expected)}; got one with {_describe_counts(*got)}: "
             "it was made for another method"
         )
     for average in averages:
         if not _same_structure(average, main):
             raise ValueError(
-                f"the averages in the state have the tree structure of main's gradients, {jax.tree.structure(main)}, "
-                f"but got {jax.tree.structure(average)}"
+                "the averages in the state must have the tree structure of main's gradients, "
+                f"{jax.tree.structure(main)}; got {jax.tree.structure(average)}"
             )
         for (path, gradient), leaf in zip(jax.tree.leaves_with_path(main), jax.tree.leaves(average), strict=True):
             if leaf.shape != gradient.shape:
@@ -118,8 +118,8 @@ def _check_alike(main: Tree, tree: Tree, name: str) -> None:
     for (path, expected), leaf in zip(jax.tree.leaves_with_path(main), jax.tree.leaves(tree), strict=True):
         if leaf.shape != expected.shape:
             raise ValueError(
-                f"{name}{jax.tree_util.keystr(path)} has the shape of main's gradient, {expected.shape}, "
-                f"but got {leaf.shape}"
+                f"{name}{jax.tree_util.keystr(path)} must have the shape of main's gradient, {expected.shape}; "
+                f"got {leaf.shape}"
             )
 
 
@@ -139,8 +139,8 @@ def _same_structure(tree: Tree, other: Tree) -> bool:
 
 def _structure_error(main: Tree, tree: Tree, name: str) -> str:
     return (
-        f"{name} has the tree structure of main's gradients, {jax.tree.structure(main)}, "
-        f"but got {jax.tree.structure(tree)}"
+        f"{name} must have the tree structure of main's gradients, {jax.tree.structure(main)}; "
+        f"got {jax.tree.structure(tree)}"
     )
 
 

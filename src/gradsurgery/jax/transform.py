@@ -77,7 +77,7 @@ def surgery(
         [2. 3.]
     """
     if not isinstance(method, Method):
-        raise TypeError(f"surgery takes a method such as gradsurgery.bloop(lam=0.1), but got {method!r}")
+        raise TypeError(f"method must be a method such as gradsurgery.bloop(lam=0.1); got {method!r}")
     check_average_dtype(average_dtype)
     axis_names = () if axis_name is None else (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
 
@@ -158,5 +158,5 @@ def diagnostics(state: Any) -> dict[str, jax.Array]:
     nodes = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, SurgeryState))
     states = [node for node in nodes if isinstance(node, SurgeryState)]
     if len(states) != 1:
-        raise ValueError(f"diagnostics takes the state of an optimiser with one surgery in it, but got {len(states)}")
+        raise ValueError(f"the state must be that of an optimiser with one surgery in it; got {len(states)} surgeries")
     return states[0].diagnostics

@@ -38,7 +38,7 @@ def test_chosen_classes_are_renumbered_from_zero():
 
 @pytest.mark.parametrize("classes", ["5", "5-", "9-5", "0-10", "a-b"])
 def test_invalid_classes(classes):
-    with pytest.raises(UserError, match="classes of digits must be all or a range within 0-9, but got"):
+    with pytest.raises(UserError, match="classes of digits must be all or a range within 0-9; got"):
         load_images("digits", None, held_out=False, count=10, classes=classes)
 
 
@@ -63,7 +63,7 @@ def test_one_class_only(tmp_path, label):
     write_images(tmp_path, [label, label])
     with pytest.raises(UserError, match=f"training needs at least two classes, but me/animals has {label + 1}"):
         load_images("me/animals", tmp_path, held_out=False, count=2)
-    with pytest.raises(UserError, match="training needs at least two classes, but got '5-5'"):
+    with pytest.raises(UserError, match="classes must be at least two; got '5-5'"):
         load_images("digits", None, held_out=False, count=10, classes="5-5")
     write_images(tmp_path, [0, 0], split="test")
     assert len(load_images("me/animals", tmp_path, held_out=True, count=2)) == 2

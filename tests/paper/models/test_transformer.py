@@ -155,5 +155,5 @@ def test_parameter_count_of_the_papers_language_model():
 
 
 def test_a_width_that_is_not_a_multiple_of_the_heads_is_refused():
-    with pytest.raises(UserError, match="width must be a multiple of heads, but got width 10 and 4 heads"):
+    with pytest.raises(UserError, match="width must be a multiple of heads; got width 10 and 4 heads"):
         TransformerConfig(layers=1, heads=4, width=10, hidden=16)

@@ -34,7 +34,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.steps % 10:
-            raise UserError(f"steps must be a multiple of 10, but got {self.steps}")
+            raise UserError(f"steps must be a multiple of 10; got {self.steps}")
 
 
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":

@@ -25,7 +25,7 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise UserError(f"width must be a multiple of heads, but got width {self.width} and {self.heads} heads")
+            raise UserError(f"width must be a multiple of heads; got width {self.width} and {self.heads} heads")
 
 
 class TransformerBlock(nnx.Module):

@@ -34,7 +34,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.samples % BATCH:
-            raise UserError(f"samples must be a multiple of {BATCH}, but got {self.samples}")
+            raise UserError(f"samples must be a multiple of {BATCH}; got {self.samples}")
 
 
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":

@@ -20,7 +20,7 @@ class BatchSlices:
         if batch % devices or evaluated < devices:
             raise UserError(
                 f"{devices} devices share each batch, so the batch must be a multiple of {devices} and at least "
-                f"{devices} examples must be evaluated, but got a batch of {batch} and {evaluated} evaluated"
+                f"{devices} examples must be evaluated; got a batch of {batch} and {evaluated} evaluated"
             )
         fewest = math.ceil(evaluated / batch)
         equal = (count for count in range(fewest, 2 * fewest + 1) if evaluated % (count * devices) == 0)

@@ -12,7 +12,7 @@ def chunk_steps(steps: int, rows: int) -> tuple[int, int]:
     """
     chunks = min(rows, steps)
     if steps % chunks:
-        raise UserError(f"steps must be a multiple of rows, but got {steps} steps and {rows} rows")
+        raise UserError(f"steps must be a multiple of rows; got {steps} steps and {rows} rows")
     return chunks, steps // chunks
 
 

@@ -36,9 +36,7 @@ class BleuScorer:
         try:
             self._bleu = BLEU(tokenize=tokenize)
         except KeyError as error:
-            raise UserError(
-                f"bleu must be a tokenizer of sacrebleu, such as 13a or char, but got {tokenize!r}"
-            ) from error
+            raise UserError(f"bleu must be a tokenizer of sacrebleu, such as 13a or char; got {tokenize!r}") from error
 
     def __call__(
         self, params: Tree, extra: Tree, corpus: Bitext, *, count: int, batch: int

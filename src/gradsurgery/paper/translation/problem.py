@@ -49,7 +49,7 @@ class Settings(TransformerSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.buckets > self.length:
-            raise UserError(f"buckets must be at most the length, but got {self.buckets} and {self.length}")
+            raise UserError(f"buckets must be at most the length; got {self.buckets} and {self.length}")
 
 
 DEMO = Settings(

@@ -80,7 +80,7 @@ def class_range(name: str, classes: str, class_count: int, *, held_out: bool) ->
         raise UserError(f"training needs at least two classes, but {name} has {class_count}")
     first, _, last = ("0", "", str(class_count - 1)) if classes == "all" else classes.partition("-")
     if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < class_count):
-        raise UserError(f"classes of {name} must be all or a range within 0-{class_count - 1}, but got {classes!r}")
+        raise UserError(f"classes of {name} must be all or a range within 0-{class_count - 1}; got {classes!r}")
     if first == last and not held_out:
-        raise UserError(f"training needs at least two classes, but got {classes!r}")
+        raise UserError(f"classes must be at least two; got {classes!r}")
     return int(first), int(last)
