@@ -148,8 +148,7 @@ def test_a_bad_grid_is_one_sentence(arguments, sentence):
     [
         ("noise", {"methods": ["mixed"]}, "noise can be run with bloop, but not with mixed"),
         ("noise", {"rhos": (0.1,)}, "rho has no effect on noise with bloop: leave it out"),
-        ("noise", {"settings": {"samples": "1500"}}, "samples must be a multiple of 1000, but got 1500"),
-        ("conditioning", {"settings": {"steps": "15"}}, "steps must be a multiple of 10, but got 15"),
+        ("noise", {"settings": {"samples": "1500"}}, "samples must be a multiple of 1000; got 1500"),
         (
             "weights",
             {"settings": {"blocks": "1,x"}},
@@ -157,10 +156,10 @@ def test_a_bad_grid_is_one_sentence(arguments, sentence):
         ),
         ("weights", {"settings": {"model": "cnn"}}, "the setting model must be one of mlp, resnet, but got 'cnn'"),
         ("weights", {"settings": {"batch": "321"}}, "320 examples are too few for rows_per_epoch=1 and batch=321"),
-        ("language", {"settings": {"steps": "30"}}, "steps must be a multiple of rows, but got 30 steps and 20 rows"),
+        ("language", {"settings": {"steps": "30"}}, "steps must be a multiple of rows; got 30 steps and 20 rows"),
         ("translation", {"settings": {"buckets": "9"}}, "the setting buckets must be a whole number from 1 to 8"),
         ("translation", {"settings": {"vocabulary": "258"}}, "vocabulary must be a whole number from 259 to 65535"),
-        ("translation", {"settings": {"length": "1"}}, "buckets must be at most the length, but got 2 and 1"),
+        ("translation", {"settings": {"length": "1"}}, "buckets must be at most the length; got 2 and 1"),
     ],
 )
 def test_a_grid_that_a_problem_cannot_run_is_one_sentence(name, arguments, sentence):

@@ -52,7 +52,8 @@ def train_small(claim, **settings):
     for run in claim.runs("demo"):
         smaller = {**run.settings, **settings}
         spec = run.__class__(**{**vars(run), "settings": smaller})
-        rows = claim.declared.train(Run(spec, make_method(run.method, run.lam, run.rho), smaller, Path()))
+        typed = claim.declared.typed_settings(smaller)
+        rows = claim.declared.train(Run(spec, make_method(run.method, run.lam, run.rho), typed, Path()))
         stored[run.key] = RunRecord(run, "done", {}, tuple(rows))
     return stored
 
