@@ -50,4 +50,4 @@ def test_the_snippets_of_a_page_run_in_order_and_print_what_it_shows(page, tmp_p
 
 def test_the_start_pages_show_what_they_print():
     pages = [page for page in WITH_SNIPPETS if SHOWN.search((ROOT / page).read_text())]
-    assert pages == ["docs/start/jax.md", "docs/start/lab.md", "docs/start/torch.md"]
+    assert pages == ["docs/start/jax.md", "docs/start/lab.md", "docs/start/torch.md", "docs/weighting.md"]
