@@ -21,3 +21,10 @@ def test_the_page_is_written_from_the_recorded_runs():
 def test_every_recorded_run_belongs_to_a_claim():
     known = {run.key for claim in CLAIMS.values() for scale in claim.grids for run in claim.runs(scale)}
     assert {record.spec.key for record in read_records(DOCS / "claims" / "records.parquet")} <= known
+
+
+def test_the_summary_has_every_claim_once():
+    summary = (DOCS / "claims.md").read_text().split("\n## ")[0]
+    cells = [cell.strip() for line in summary.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
+    listed = [name for cell in cells for name in cell.split(", ") if name in CLAIMS]
+    assert sorted(listed) == sorted(CLAIMS)
