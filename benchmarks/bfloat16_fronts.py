@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -21,6 +22,7 @@ import gradsurgery.jax as gsj
 from gradsurgery import lab
 
 RHOS = (0.01, 0.001)
+DTYPES = ("float32", "bfloat16")
 
 
 class Grid(NamedTuple):
@@ -53,31 +55,39 @@ class Row(NamedTuple):
     """Mean change with bfloat16, relative, and half its 95 % interval over seeds."""
 
 
-def train(name: str, folder: Path, data_dir: Path | None) -> None:
-    """Train the grid of a problem with both types."""
+def train(name: str, dtype: str, folder: Path, data_dir: Path | None) -> None:
+    """Train the grid of a problem with averages of this type."""
     grid = GRIDS[name]
-    for dtype in ("float32", "bfloat16"):
-        average_dtype = jnp.bfloat16 if dtype == "bfloat16" else None
-        with patch.object(gsj, "surgery", partial(gsj.surgery, average_dtype=average_dtype)):
-            lab.sweep(
-                name,
-                folder=folder / dtype,
-                methods=["bloop"],
-                lams=grid.lams,
-                rhos=RHOS,
-                seeds=grid.seeds,
-                settings=grid.settings,
-                scale="laptop",
-                main_alone=False,
-                workers=0,  # in this process, where the type of the averages is set
-                data_dir=data_dir,
-            )
+    average_dtype = jnp.bfloat16 if dtype == "bfloat16" else None
+    with patch.object(gsj, "surgery", partial(gsj.surgery, average_dtype=average_dtype)):
+        lab.sweep(
+            name,
+            folder=folder / dtype,
+            methods=["bloop"],
+            lams=grid.lams,
+            rhos=RHOS,
+            seeds=grid.seeds,
+            settings=grid.settings,
+            scale="laptop",
+            main_alone=False,
+            workers=0,  # in this process, where the type of the averages is set
+            data_dir=data_dir,
+        )
+
+
+def train_apart(*arguments: Any) -> None:
+    """``train`` in a fresh process: a process compiles a training step once, for one type of averages."""
+    process = get_context("spawn").Process(target=train, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(process.exitcode)
 
 
 def rows(folder: Path) -> Iterator[Row]:
     """The comparison of all points that are trained with both types."""
     for name, grid in GRIDS.items():
-        single, half = (_final_losses(folder / dtype, name) for dtype in ("float32", "bfloat16"))
+        single, half = (_final_losses(folder / dtype, name) for dtype in DTYPES)
         for rho in RHOS:
             for lam in grid.lams:
                 seeds = [seed for seed in grid.seeds if (rho, lam, seed) in single and (rho, lam, seed) in half]
@@ -112,7 +122,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.table:
         for name in options.problem or GRIDS:
-            train(name, options.folder, options.data_dir)
+            for dtype in DTYPES:
+                train_apart(name, dtype, options.folder, options.data_dir)
     table = list(rows(options.folder))
     (options.folder / "bfloat16.json").write_text(json.dumps([row._asdict() for row in table], indent=1) + "\n")
     for row in table:
