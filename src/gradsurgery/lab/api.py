@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradsurgery.lab.find import is_reference
+from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store.select import find_declared
@@ -18,7 +19,8 @@ def report(
         records: what ``sweep`` returned, or ``Store.select``.
         folder: created if needed; an older report in it is replaced.
         title: the heading; by default the problem's name and scale.
-        problem: has the losses in words, and draws figures; by default the installed problem of this name.
+        problem: has the losses in words, names the metrics to judge by, and draws figures; by default the installed
+            problem of this name.
 
     Returns:
         The path of ``report.html``.
@@ -31,6 +33,8 @@ def report(
     declared = problem
     if declared is None and not is_reference(spec.problem):  # a reference would be imported
         declared = find_declared(spec.problem)
+    if declared is not None:
+        records = judge_by(declared.objectives, records)
     return write_report(
         records,
         Path(folder),

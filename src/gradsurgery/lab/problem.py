@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.notation import parse_lams
+from gradsurgery.lab.objective import Objectives, read_objectives
 from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
 from gradsurgery.lab.settings import kinds_of
 
@@ -81,6 +82,8 @@ class Problem:
     """The methods that it can be trained with; None for all."""
     uses_rho: bool = True
     """False if no moving average is involved."""
+    objectives: Objectives = field(default_factory=dict)
+    """The metrics that recommendations judge main and aux by, where they are not the losses."""
 
     @property
     def losses(self) -> dict[str, str]:
@@ -126,6 +129,8 @@ def problem(
     data: Callable[[Any], Sequence[str]] | None = None,
     trained_with: Sequence[str] | None = None,
     uses_rho: bool = True,
+    maximise: Mapping[str, str] | None = None,
+    minimise: Mapping[str, str] | None = None,
 ) -> Callable[[TrainingFunction], Problem]:
     """Turn a training function into a problem that can be swept.
 
@@ -150,6 +155,9 @@ def problem(
         data: ``settings -> where each dataset comes from``, for ``gradsurgery list``.
         trained_with: the only methods that the function can train with.
         uses_rho: False if the function keeps no moving average.
+        maximise: metrics that recommendations judge by instead of the losses, such as ``{"main": "accuracy_test"}``:
+            main's must stay within the allowance, aux's is improved. Name metrics as the rows do.
+        minimise: the same for metrics of which less is better, such as ``{"aux": "perplexity_test"}``.
 
     Example:
         >>> @problem(main="distance to 0", aux="distance to 1", settings={"steps": 3}, lams=[0.1, 1.0])
@@ -172,6 +180,7 @@ def problem(
         scales = {"default": scale}
     for each in scales.values():
         kinds_of(each.settings)  # raises unless every value can be stored
+    objectives = read_objectives(maximise, minimise)
 
     def decorate(function: TrainingFunction) -> Problem:
         if not inspect.isgeneratorfunction(function):
@@ -187,6 +196,7 @@ def problem(
             data=data,
             methods=None if trained_with is None else tuple(trained_with),
             uses_rho=uses_rho,
+            objectives=objectives,
         )
 
     return decorate

@@ -1,9 +1,10 @@
 """How numbers and runs are written, the same in the terminal, on the page and in the docs."""
 
 import math
+from collections.abc import Mapping
 
 from gradsurgery.lab.lam import Lam, lam_name, lam_number
-from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.run import RunSpec, Setting
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -39,15 +40,21 @@ def power_of_ten(power: int) -> str:
     return {0: "1", 1: "10"}.get(power, "10" + raised)
 
 
-def hyperparameters(lam: Lam | None, rho: float | None) -> list[str]:
-    """λ and ρ with their values, for a method that has them.
+def hyperparameters(lam: Lam | None, rho: float | None, settings: Mapping[str, Setting] | None = None) -> list[str]:
+    """λ and ρ with their values, for a method that has them; then settings.
 
     Example:
         >>> hyperparameters(0.3, 0.01)
         ['λ = 0.3', 'ρ = 0.01']
     """
     weight = [] if lam is None else [f"{lam_name(lam)} = {number(lam_number(lam))}"]
-    return weight if rho is None else [*weight, f"ρ = {number(rho)}"]
+    average = [] if rho is None else [f"ρ = {number(rho)}"]
+    return [*weight, *average, *(f"{name} = {write_setting(value)}" for name, value in (settings or {}).items())]
+
+
+def write_setting(value: Setting) -> str:
+    """The value of a setting, as ``--set`` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def describe_run(spec: RunSpec) -> str:

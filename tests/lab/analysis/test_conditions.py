@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
+from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings, differing_settings
 from tests.lab.analysis.synthetic_runs import run
 
 
@@ -15,10 +15,8 @@ def test_the_same_conditions_need_no_warning():
     assert condition_warnings([trained_with(seed, cores=2, device="cpu") for seed in range(3)]) == []
 
 
-def test_different_settings_are_named_with_their_values():
-    assert condition_warnings([run(), run(steps=30, seed=1)]) == [
-        "These runs have different settings, compare with care: steps (1000, 1500)."
-    ]
+def test_the_settings_in_which_runs_differ_are_named():
+    assert differing_settings([run(), run(steps=30, seed=1)]) == ["steps"]
 
 
 def test_different_conditions_are_named_with_their_values():

@@ -36,22 +36,22 @@ VERDICTS = {
         two_methods([1, 5, 9], [2, 6, 10]),
         "Undecided between bloop and mixed (its aux against mixed, λ = 0.1: −",
     ),
-    "one seed": (two_methods([4], [8]), "Undecided: bloop has the lowest aux, but one seed does not tell its spread."),
+    "one seed": (two_methods([4], [8]), "Undecided: bloop has the best aux, but one seed does not tell its spread."),
     "no rival": (
         [*two_methods([4, 4.1, 4.2], [8, 8, 8])[:6], *BEYOND],
         "bloop wins: no other method keeps main within the allowance.",
     ),
     "none": (
         [ending("mixed", 0.0, 1.0, 1.0), ending("mixed", 0.1, 9.0, 1.0), ending("bloop", 0.1, 9.0, 1.0)],
-        "No method lowers aux within the allowance: train on main alone.",
+        "No method improves aux within the allowance: train on main alone.",
     ),
     "same seeds": (
         two_methods([4, 4], [8, 8]),
-        "Undecided: bloop has the lowest aux, but all seeds gave the same numbers.",
+        "Undecided: bloop has the best aux, but all seeds gave the same numbers.",
     ),
     "other seeds": (
         [*two_methods([4, 4.1, 4.2], [8, 8, 8])[:6], ending("mixed", 0.1, 1.0, 9.0, 2)],
-        "Undecided: bloop has the lowest aux, but shares fewer than two seeds with the others.",
+        "Undecided: bloop has the best aux, but shares fewer than two seeds with the others.",
     ),
     "one method": (two_methods([4], [8])[:2], ""),
 }
@@ -76,9 +76,7 @@ def test_main_that_may_be_beyond_the_allowance_is_no_win():
     records = [ending("mixed", lam, 1.0, aux, seed) for lam, aux in ((0.0, 10.0), (0.1, 9.0)) for seed in range(3)]
     records += [ending("bloop", 0.3, main, 6.0, seed) for seed, main in enumerate(mains)]
     answer = verdict(records)
-    assert answer.text.startswith(
-        "Undecided: bloop has the lowest aux, but its main may be beyond the allowance. About "
-    )
+    assert answer.text.startswith("Undecided: bloop has the best aux, but its main may be beyond the allowance. About ")
     assert answer.seeds_needed > 3, "three did not decide"
     assert verdict(records, allow=0.1).winner == "bloop"
 
@@ -132,10 +130,10 @@ def test_identical_methods_win_in_at_most_5_percent_of_sweeps(lams, seeds):
 
 HINTS = {
     "same seeds": (two_methods([4, 4], [8, 8]), "All seeds gave the same numbers: is the seed used?"),
-    "no help": (two_methods([14, 15], [18, 19]), "No λ lowers aux: is it the loss that the method gets?"),
+    "no help": (two_methods([14, 15], [18, 19]), "No λ improves aux: does the method get the right loss?"),
     "largest": (
         [ending("mixed", lam, 1.0, 1 / (1 + lam)) for lam in (0.0, 0.1, 1.0)],
-        "The best λ of mixed is the largest tried: a larger one may lower aux further.",
+        "The best λ of mixed is the largest tried: a larger one may improve aux further.",
     ),
     "plateau": (
         [

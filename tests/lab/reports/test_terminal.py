@@ -84,8 +84,8 @@ def test_recommendations_end_with_the_verdict_and_the_code():
 def test_a_sweep_that_lowers_no_aux_says_so():
     lines = recommendation_lines([ending("mixed", lam, 1.0, 1.0 + lam) for lam in (0.0, 0.1)])
     assert lines[-2:] == [
-        "  No λ lowers aux: is it the loss that the method gets?",
-        "Train on main alone: no λ lowers aux if main may be 2 % worse.",
+        "  No λ improves aux: does the method get the right loss?",
+        "Train on main alone: no λ improves aux if main may be 2 % worse.",
     ]
 
 
@@ -96,5 +96,5 @@ def test_a_sweep_without_main_alone_prints_no_recommendation():
 def test_main_alone_that_ends_at_0_says_why_there_is_no_recommendation():
     records = [ending("mixed", 0.0, 0.0, 1.0), ending("mixed", 0.1, 0.0, 1.0)]
     assert recommendation_lines(records) == [
-        "No recommendation: main alone ends with a main loss of 0, so the allowance must be a difference of losses."
+        "No recommendation: main alone ends with main = 0, so the allowance must be a difference, such as 0.01."
     ]

@@ -20,7 +20,7 @@ from gradsurgery.lab.analysis.compare import (
 )
 from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
 from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
-from gradsurgery.lab.analysis.options import Option, Options, collect_options
+from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
 from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise, recommend
@@ -68,6 +68,7 @@ __all__ = [
     "compare_methods",
     "condition_values",
     "condition_warnings",
+    "describe_changes",
     "final_point",
     "front",
     "fronts_of",

@@ -14,7 +14,7 @@ class Allowance:
     limit: float
     """0.02 for 2 %."""
     absolute: bool = False
-    """Whether the limit is a difference of losses rather than a fraction."""
+    """Whether the limit is a difference rather than a fraction."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.limit) and self.limit >= 0):
@@ -25,7 +25,7 @@ class Allowance:
 
     def excess(self, option: Option) -> Interval:
         """How much worse main is than main alone, in the unit of the limit."""
-        return option.main.difference() if self.absolute else option.main.fraction()
+        return option.main.excess(absolute=self.absolute)
 
     def permits(self, option: Option) -> bool:
         """True if main is within the allowance as a mean over seeds."""

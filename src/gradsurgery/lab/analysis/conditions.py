@@ -2,30 +2,25 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gradsurgery.lab.objective import INFO
 from gradsurgery.lab.run import RunRecord, Setting
 
-_NOT_A_CONDITION = {"reason", "samples", "seconds"}
+_NOT_A_CONDITION = {"reason", "samples", "seconds", *INFO}
 _NOT_RECORDED = "not recorded"
 _MAX_VALUES = 4
 _MAX_LENGTH = 16
 
 
 def condition_warnings(records: Sequence[RunRecord]) -> list[str]:
-    """A sentence if finished runs differ in their settings, and another if they differ in versions or hardware."""
-    finished = [record for record in records if record.status == "done"]
-    settings = differing_settings(finished)
-    differing_info = _differing(_conditions(record) for record in finished)
-    sentences = []
-    if settings:
-        sentences.append(f"These runs have different settings, compare with care: {settings}.")
-    if differing_info:
-        sentences.append(f"These runs were trained under different conditions, compare with care: {differing_info}.")
-    return sentences
+    """A sentence if finished runs differ in versions or hardware."""
+    differing = _differing(_conditions(record) for record in records if record.status == "done")
+    return [f"These runs were trained under different conditions, compare with care: {differing}."] if differing else []
 
 
-def differing_settings(records: Iterable[RunRecord]) -> str:
-    """The settings in which the runs differ, each with its values; empty if there are none."""
-    return _differing(record.spec.settings for record in records)
+def differing_settings(records: Iterable[RunRecord]) -> list[str]:
+    """The names of the settings in which the runs differ."""
+    collected = _collect_values(record.spec.settings for record in records)
+    return [name for name, values in collected.items() if len(values) > 1]
 
 
 def condition_values(records: Sequence[RunRecord]) -> dict[str, dict[str, list[str]]]:

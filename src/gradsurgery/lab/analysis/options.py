@@ -1,28 +1,41 @@
-"""The options that a recommendation chooses from: each method, λ and ρ, compared with training on main alone.
+"""The options that a recommendation chooses from: each method, λ, ρ and settings, compared with training on main alone.
 
 Main alone is ``mixed`` with λ = 0. A run is paired with the main-alone run of the same seed, on held-out losses where
-the problem has any.
+the problem has any, or on the metrics that the user names. If the runs have several settings, such as learning rates,
+each method may choose among them, and so may main alone: all options are compared with its best.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.conditions import differing_settings
+from gradsurgery.lab.analysis.interval import BySeed
+from gradsurgery.lab.analysis.outcomes import unfinished_runs
 from gradsurgery.lab.analysis.pareto import Point
-from gradsurgery.lab.analysis.series import check_origin, final_point, main_alone
+from gradsurgery.lab.analysis.series import best_alone, check_origin, is_main_alone
 from gradsurgery.lab.lam import Lam, has_weight
-from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.objective import Objective, recorded_objectives
+from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.text import hyperparameters
+
+Ends: TypeAlias = dict[int, Point | None]
+"""Seed -> the final values of both metrics, None unless they are finite."""
+Pair: TypeAlias = tuple[Objective, Objective]
+"""Main's metric and aux's."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A method with its λ and ρ, and what it does to both losses."""
+    """A method with its λ, ρ and settings, and what it does to both metrics."""
 
     method: str
     lam: Lam | None
     rho: float | None
+    settings: Mapping[str, Setting]
+    """Those in which the runs differ."""
     main: Change
     """Against main alone."""
     aux: Change
@@ -31,12 +44,21 @@ class Option:
     @property
     def hyperparameters(self) -> str:
         """For example ``λ = 0.3, ρ = 0.01``; empty for a method without any."""
-        return ", ".join(hyperparameters(self.lam, self.rho))
+        return ", ".join(hyperparameters(self.lam, self.rho, self.settings))
+
+    @property
+    def name(self) -> str:
+        """For example ``bloop, λ = 0.3``."""
+        return f"{self.method}, {self.hyperparameters}" if self.hyperparameters else self.method
 
     def describe(self, *, absolute: bool = False) -> str:
         """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
-        name = f"{self.method}, {self.hyperparameters}" if self.hyperparameters else self.method
-        return f"{name}: main {self.main.describe(absolute=absolute)}, aux {self.aux.describe()}"
+        return f"{self.name}: {describe_changes(self.main, self.aux, absolute=absolute)}"
+
+
+def describe_changes(main: Change, aux: Change, *, absolute: bool = False) -> str:
+    """For example ``main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
+    return f"{main.objective.name} {main.describe(absolute=absolute)}, {aux.objective.name} {aux.describe()}"
 
 
 @dataclass(frozen=True)
@@ -45,64 +67,112 @@ class Options:
 
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
+    main: Objective
+    aux: Objective
     by_method: Mapping[str, Sequence[Option]]
-    """In the order of the runs. Empty for a method that diverged or failed at every λ."""
+    """In the order of the runs. Empty for a method that diverged, failed or was stopped at every λ."""
     tried: Mapping[str, Sequence[Lam]]
-    """The λ above 0 of each method, including those that diverged or failed."""
+    """The λ above 0 of each method, including those that diverged, failed or were stopped."""
     seeds_differ: bool
     """False if there are several seeds and all gave the same numbers."""
+    unfinished: int
+    """How many runs are still to be trained."""
+
+    @property
+    def data(self) -> str:
+        """What is compared: ``held-out losses``, ``training losses``, or the metrics that the user names."""
+        where = {"test": "held-out", "train": "training"}[self.split]
+        if self.main.is_loss and self.aux.is_loss:
+            return f"{where} losses"
+        return " and ".join(f"{where} {each.name}" if each.is_loss else each.name for each in (self.main, self.aux))
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:
-    """Compare each method, λ and ρ with main alone.
+    """Compare each method, λ, ρ and settings with main alone.
 
-    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged or failed.
+    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged, failed or was stopped.
 
     Raises:
-        ValueError: if the runs differ in problem, scale or settings, or if there is no finished run of main alone or
-            of any other kind.
+        ValueError: if the runs differ in problem or scale, or if there is no finished run of main alone or of any
+            other kind.
     """
-    records = [record for record in records if record.status != "running"]
+    records = list(records)
     check_origin(records)
-    if differing := differing_settings(records):
-        raise ValueError(f"a recommendation needs runs with the same settings; got runs that differ in {differing}")
-    split = "test" if any(final_point(record, "test") for record in records) else "train"
-    alone = main_alone(records, split)
+    ended = [record for record in records if record.status != "running"]
+    split, pair = _choose_metrics(ended)
+    groups = _group_runs(ended, pair)
+    alone = best_alone(
+        ({seed: end for seed, end in ends.items() if end} for spec, ends in groups if is_main_alone(spec)),
+        sign=-1 if pair[0].maximise else 1,
+    )
     if not alone:
-        raise ValueError("a recommendation needs a finished run of main alone: train mixed with λ = 0")
+        raise ValueError(_describe_missing_alone(ended, pair))
+    names = differing_settings(ended)
     by_method: dict[str, list[Option]] = {}
     tried: dict[str, list[Lam]] = {}
-    for spec, by_seed in _group_by_option(records, split):
+    for spec, by_seed in groups:
+        if spec.lam is not None and not has_weight(spec.lam):
+            continue
         options = by_method.setdefault(spec.method, [])
         if spec.lam is not None:
             tried.setdefault(spec.method, []).append(spec.lam)
         ends = {seed: end for seed, end in by_seed.items() if end and seed in alone}
         if ends and None not in by_seed.values():
-            main, aux = (_compare(ends, alone, loss) for loss in (0, 1))
-            options.append(Option(spec.method, spec.lam, spec.rho, main, aux))
+            main, aux = (_compare(objective, ends, alone, index) for index, objective in enumerate(pair))
+            settings = {name: spec.settings[name] for name in names if name in spec.settings}
+            options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux))
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
-    return Options(split, by_method, tried, _seeds_differ(alone, by_method))
+    seeds_differ = _seeds_differ(alone, by_method)
+    return Options(split, *pair, by_method, tried, seeds_differ, unfinished_runs(records))
 
 
-def _group_by_option(records: Iterable[RunRecord], split: str) -> Iterable[tuple[RunSpec, dict[int, Point | None]]]:
-    """For each method with λ above 0 and ρ: its first spec, and final losses by seed, None unless they are finite."""
-    groups: dict[tuple[object, ...], tuple[RunSpec, dict[int, Point | None]]] = {}
+def _choose_metrics(records: Sequence[RunRecord]) -> tuple[str, Pair]:
+    """The user's metrics or the losses; held-out losses if any run has them."""
+    named = recorded_objectives(records)
+    pairs: dict[str, Pair] = {
+        split: (
+            named.get("main", Objective(f"main_{split}")),
+            named.get("aux", Objective(f"aux_{split}")),
+        )
+        for split in ("test", "train")
+    }
+    split = next((split for split, pair in pairs.items() if any(_end(each, pair) for each in records)), "train")
+    return split, pairs[split]
+
+
+def _end(record: RunRecord, pair: Pair) -> Point | None:
+    """Both metrics in the last row that has them; None if the run did not finish or they are not finite."""
+    main, aux = (objective.metric for objective in pair)
+    rows = (row for row in reversed(record.metrics) if main in row and aux in row)
+    row = next(rows, None) if record.status == "done" else None
+    return (row[main], row[aux]) if row and math.isfinite(row[main]) and math.isfinite(row[aux]) else None
+
+
+def _group_runs(records: Iterable[RunRecord], pair: Pair) -> list[tuple[RunSpec, Ends]]:
+    """For each method, λ, ρ and settings: its first spec, and how its runs ended."""
+    groups: dict[tuple[object, ...], tuple[RunSpec, Ends]] = {}
     for record in records:
         spec = record.spec
-        if spec.lam is None or has_weight(spec.lam):
-            _, by_seed = groups.setdefault((spec.method, spec.lam, spec.rho), (spec, {}))
-            by_seed[spec.seed] = final_point(record, split)
-    return groups.values()
+        key = spec.method, spec.lam, spec.rho, repr(sorted(spec.settings.items()))
+        groups.setdefault(key, (spec, {}))[1][spec.seed] = _end(record, pair)
+    return list(groups.values())
 
 
-def _compare(ends: Mapping[int, Point], alone: Mapping[int, Point], loss: int) -> Change:
-    losses, reference = ({seed: point[loss] for seed, point in points.items()} for points in (ends, alone))
-    return Change.on_common_seeds(losses, reference)
+def _describe_missing_alone(records: Sequence[RunRecord], pair: Pair) -> str:
+    if any(record.status == "done" and record.metrics and is_main_alone(record.spec) for record in records):
+        metrics = " and ".join(objective.metric for objective in pair)
+        return f"a recommendation needs a row of main alone with finite {metrics}; got none"
+    return "a recommendation needs a finished run of main alone: train mixed with λ = 0"
 
 
-def _seeds_differ(alone: Mapping[int, Point], by_method: Mapping[str, Sequence[Option]]) -> bool:
+def _compare(objective: Objective, ends: Mapping[int, Point], alone: Mapping[int, Point], index: int) -> Change:
+    values, reference = ({seed: end[index] for seed, end in each.items()} for each in (ends, alone))
+    return Change.on_common_seeds(objective, values, reference)
+
+
+def _seeds_differ(alone: Mapping[int, object], by_method: Mapping[str, Sequence[Option]]) -> bool:
     changes = [change for options in by_method.values() for option in options for change in (option.main, option.aux)]
-    by_seed = [change.losses for change in changes if change.seeds > 1]
+    by_seed: list[BySeed] = [change.values for change in changes if change.seeds > 1]
     has_seeds = len(alone) > 1 or bool(by_seed)
-    return not has_seeds or len(set(alone.values())) > 1 or any(len(set(losses.values())) > 1 for losses in by_seed)
+    return not has_seeds or len(set(alone.values())) > 1 or any(len(set(values.values())) > 1 for values in by_seed)

@@ -1,8 +1,8 @@
-"""How runs ended: sentences about diverged, failed and unfinished runs, for the page and the terminal."""
+"""How runs ended: sentences about runs without a result, for the page and the terminal."""
 
 from collections.abc import Sequence
 
-from gradsurgery.lab.analysis.series import SPLITS, final_point, last_losses
+from gradsurgery.lab.analysis.series import SPLITS, final_point, is_main_alone, last_losses
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import describe_run
 
@@ -18,12 +18,35 @@ def has_losses(record: RunRecord) -> bool:
     return any(last_losses(record, split) for split in SPLITS)
 
 
+def missing_runs(records: Sequence[RunRecord]) -> int:
+    """How many runs it takes until every method and λ has the seeds of main alone, apart from those that stopped early.
+
+    A sweep trains main alone first, so its seeds are those of the whole grid.
+    """
+    planned = {record.spec.seed for record in records if is_main_alone(record.spec)}
+    trained: dict[tuple[object, ...], set[int]] = {}
+    stopped = set()
+    for record in records:
+        spec = record.spec
+        option = spec.method, spec.lam, spec.rho, repr(sorted(spec.settings.items()))
+        trained.setdefault(option, set()).add(spec.seed)
+        if record.status == "stopped":
+            stopped.add(option)
+    return sum(len(planned - seeds) for option, seeds in trained.items() if option not in stopped)
+
+
+def unfinished_runs(records: Sequence[RunRecord]) -> int:
+    """How many runs are in training, interrupted or missing."""
+    return missing_runs(records) + sum(record.status == "running" for record in records)
+
+
 def outcome_sentences(records: Sequence[RunRecord]) -> list[str]:
-    """One sentence each for diverged, failed and unfinished runs; no sentence for a kind that did not occur."""
+    """One sentence for each kind of run without a result: diverged, failed, stopped early, unfinished, missing."""
     total = len(records)
     diverged = [record for record in records if has_diverged(record)]
     failed = [record for record in records if record.status == "failed"]
-    unfinished = [record for record in records if record.status == "running"]
+    stopped = sum(record.status == "stopped" for record in records)
+    unfinished = sum(record.status == "running" for record in records)
     sentences = []
     if diverged:
         first = (
@@ -35,8 +58,14 @@ def outcome_sentences(records: Sequence[RunRecord]) -> list[str]:
     if failed:
         reason = " ".join(str(failed[0].info.get("reason", "no reason was recorded")).split())
         sentences.append(f"{_count(len(failed), total)} failed. The first is {describe_run(failed[0].spec)}: {reason}")
+    if stopped:
+        sentences.append(f"{_count(stopped, total)} stopped early: main could not come back within the allowance.")
     if unfinished:
-        sentences.append(f"{_count(len(unfinished), total)} did not finish.")
+        sentences.append(f"{_count(unfinished, total)} did not finish.")
+    if missing := missing_runs(records):
+        sentences.append(
+            f"{missing} run{'s are' if missing > 1 else ' is'} missing: not every λ has all seeds of main alone."
+        )
     return sentences
 
 

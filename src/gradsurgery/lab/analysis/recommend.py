@@ -1,11 +1,11 @@
-"""Recommend a λ: the one with the lowest aux whose main stays within an allowance of training on main alone.
+"""Recommend a λ: the one with the best aux whose main stays within an allowance of training on main alone.
 
 A λ that makes aux worse than main alone does is never recommended.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import gradsurgery as gs
 from gradsurgery.lab.analysis.allowance import Allowance
@@ -14,7 +14,8 @@ from gradsurgery.lab.analysis.hints import hints
 from gradsurgery.lab.analysis.options import Option, Options, collect_options
 from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
 from gradsurgery.lab.lam import Lam, lam_number
-from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.text import write_setting
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Recommendation:
     """Whether the 95 % interval of main is within the allowance; False for a single seed."""
     text: str
     """One sentence, such as ``bloop, λ = 0.3: main +1.4 % [+0.9, +1.9], aux −38.0 % [−40.1, −35.8]``."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Those in which the runs differ, such as the learning rate."""
 
     @property
     def code(self) -> str:
@@ -44,7 +47,9 @@ class Recommendation:
         package = "gs." if self.method in gs.METHODS else ""
         arguments = {} if self.lam is None else {"lam": _code(self.lam)}
         arguments |= {} if self.rho is None else {"rho": f"{self.rho}"}
-        return f"{package}{self.method}({', '.join(f'{name}={value}' for name, value in arguments.items())})"
+        settings = ", ".join(f"{name} = {write_setting(value)}" for name, value in self.settings.items())
+        comment = f"  # with {settings}" if settings else ""
+        return f"{package}{self.method}({', '.join(f'{name}={value}' for name, value in arguments.items())}){comment}"
 
 
 @dataclass(frozen=True)
@@ -55,27 +60,40 @@ class Advice:
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
     recommendations: tuple[Recommendation, ...]
-    """One for each method, the lowest aux first, those without a λ last."""
+    """One for each method, the best aux first, those without a λ last."""
     verdict: Verdict
     hints: tuple[str, ...]
+    options: Options
+    """What it was chosen from."""
 
     @property
     def best(self) -> Recommendation | None:
-        """The recommendation with the lowest aux; None to train main alone."""
+        """The recommendation with the best aux; None to train main alone."""
         first = self.recommendations[0]
         return first if first.aux is not None else None
 
+    @property
+    def provisional(self) -> str:
+        """Why more runs may change the answer: one seed, or runs that are still to come; empty if complete."""
+        reasons = ["one seed"] if self.best is not None and self.best.seeds == 1 else []
+        if left := self.options.unfinished:
+            reasons.append(f"{left} run{'s' * (left > 1)} still to come")
+        return " and ".join(reasons)
+
 
 def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
-    """For each method, the λ and ρ with the lowest aux among those whose main stays within the allowance.
+    """For each method, the λ and ρ with the best aux among those whose main stays within the allowance.
+
+    Both are judged by the held-out losses if there are any, or by the metrics that ``@lab.problem`` names.
 
     Args:
-        records: runs of one problem, scale and settings; main alone (``mixed`` with λ = 0) is among them.
+        records: runs of one problem and scale; main alone (``mixed`` with λ = 0) is among them. If they have several
+            settings, such as learning rates, one of them is recommended too, and compared with the best main alone.
         allow: how much worse main may be than main alone: 0.02 for 2 %.
-        absolute: whether ``allow`` is a difference of losses rather than a fraction.
+        absolute: whether ``allow`` is a difference rather than a fraction.
 
     Returns:
-        One recommendation for each method, in the order of their aux, the lowest first.
+        One recommendation for each method, in the order of their aux, the best first.
     """
     return list(advise(collect_options(records), Allowance(allow, absolute)).recommendations)
 
@@ -84,7 +102,8 @@ def advise(options: Options, allowance: Allowance) -> Advice:
     """The recommendation of each method, which of them wins, and hints for a better sweep."""
     all_options = [option for candidates in options.by_method.values() for option in candidates]
     if any(math.isnan(allowance.excess(option).mean) for option in all_options):
-        raise ValueError("main alone ends with a main loss of 0, so the allowance must be a difference of losses")
+        name = options.main.name
+        raise ValueError(f"main alone ends with {name} = 0, so the allowance must be a difference, such as 0.01")
     chosen: dict[str, Option] = {}
     recommendations = []
     for method, candidates in options.by_method.items():
@@ -92,44 +111,46 @@ def advise(options: Options, allowance: Allowance) -> Advice:
             chosen[method] = min(within, key=_mean_aux)
             recommendations.append(_recommend(chosen[method], options.split, allowance))
         else:
-            text = _describe_none(method, candidates, allowance)
+            text = _describe_none(method, candidates, allowance, options)
             recommendations.append(Recommendation(method, None, None, options.split, 0, None, None, False, text))
     recommendations.sort(key=lambda each: _mean_aux(chosen[each.method]) if each.method in chosen else math.inf)
     verdict = _judge(options, recommendations, chosen, allowance)
     best = chosen.get(recommendations[0].method)
-    return Advice(allowance, options.split, tuple(recommendations), verdict, tuple(hints(options, best)))
+    return Advice(allowance, options.split, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 
 
 def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendation:
-    certain = allowance.excess(option).high <= allowance.limit
+    main, aux = option.main, option.aux
+    certain = main.seeds > 1 and allowance.excess(option).high <= allowance.limit
     caveat = ""
-    if option.main.seeds == 1:
+    if main.seeds == 1:
         caveat = " (one seed: no verdict)"
     elif not certain:
-        caveat = " (main may be beyond the allowance)"
-    elif not option.aux.is_lower():
-        caveat = " (aux may not be lower)"
+        caveat = f" ({main.objective.name} may be beyond the allowance)"
+    elif not aux.is_better():
+        caveat = f" ({aux.objective.name} may not be better)"
     text = option.describe(absolute=allowance.absolute) + caveat
-    main, aux = option.main, option.aux
-    return Recommendation(option.method, option.lam, option.rho, split, main.seeds, main, aux, certain, text)
+    return Recommendation(
+        option.method, option.lam, option.rho, split, main.seeds, main, aux, certain, text, option.settings
+    )
 
 
 def _judge(
     options: Options, recommendations: Sequence[Recommendation], chosen: Mapping[str, Option], allowance: Allowance
 ) -> Verdict:
-    first = recommendations[0]
+    first, lead = recommendations[0], f"Undecided: {recommendations[0].method} has the best {options.aux.name}, but"
     if len(recommendations) < 2:
         return Verdict()
     if not chosen:
-        return Verdict("No method lowers aux within the allowance: train on main alone.")
+        return Verdict(f"No method improves {options.aux.name} within the allowance: train on main alone.")
     if first.seeds == 1:
-        return Verdict(f"Undecided: {first.method} has the lowest aux, but one seed does not tell its spread.")
+        return Verdict(f"{lead} one seed does not tell its spread.")
     if not options.seeds_differ:
-        return Verdict(f"Undecided: {first.method} has the lowest aux, but all seeds gave the same numbers.")
+        return Verdict(f"{lead} all seeds gave the same numbers.")
     if not first.certain:
         needed = chosen[first.method].main.seeds_within(allowance.limit, absolute=allowance.absolute)
-        text = f"Undecided: {first.method} has the lowest aux, but its main may be beyond the allowance."
-        return Verdict(f"{text} {describe_seeds(needed)}", seeds_needed=needed)
+        text = f"{lead} its {options.main.name} may be beyond the allowance. {describe_seeds(needed)}"
+        return Verdict(text, seeds_needed=needed)
     rivals = {
         method: [option for option in candidates if allowance.excess(option).low <= allowance.limit]
         for method, candidates in options.by_method.items()
@@ -139,27 +160,31 @@ def _judge(
 
 
 def _helpful_within(candidates: Iterable[Option], allowance: Allowance) -> list[Option]:
-    """The options that lower aux, with main within the allowance, as means over seeds."""
+    """The options that improve aux, with main within the allowance, as means over seeds."""
     return [option for option in candidates if _mean_aux(option) < 0 and allowance.permits(option)]
 
 
 def _mean_aux(option: Option) -> float:
-    """The mean difference of aux from that of main alone."""
-    return option.aux.difference().mean
+    """How much worse aux is than that of main alone, as a mean difference."""
+    return option.aux.excess(absolute=True).mean
 
 
-def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance) -> str:
+def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance, options: Options) -> str:
     """A sentence for a method without a recommendation."""
+    main, aux = options.main.name, options.aux.name
     if not candidates:
-        return f"{method}: nothing to compare, as its runs diverged, failed or have other seeds than main alone"
+        return (
+            f"{method}: nothing to compare, as its runs diverged, failed, stopped or have other seeds than main alone"
+        )
     if within := [option for option in candidates if allowance.permits(option)]:
         closest = min(within, key=_mean_aux)
-        reason = "no λ within the allowance lowers aux" if closest.lam is not None else "does not lower aux"
-        change = f"aux {closest.aux.describe()}"
+        reason = f"no λ within the allowance improves {aux}" if closest.lam is not None else f"does not improve {aux}"
+        change = f"{aux} {closest.aux.describe()}"
     else:
         closest = min(candidates, key=lambda option: allowance.excess(option).mean)
-        reason = "no λ keeps main within the allowance" if closest.lam is not None else "main is beyond the allowance"
-        change = f"main {closest.main.describe(absolute=allowance.absolute)}"
+        has_lam = closest.lam is not None
+        reason = f"no λ keeps {main} within the allowance" if has_lam else f"{main} is beyond the allowance"
+        change = f"{main} {closest.main.describe(absolute=allowance.absolute)}"
     details = f"closest: {closest.hyperparameters}, {change}" if closest.hyperparameters else change
     return f"{method}: {reason} ({details})"
 

@@ -146,9 +146,26 @@ def is_main_alone(spec: RunSpec) -> bool:
 
 
 def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
-    """The final losses of training on main alone, by seed."""
-    ends = {record.spec.seed: final_point(record, split) for record in records if is_main_alone(record.spec)}
-    return {seed: end for seed, end in ends.items() if end is not None}
+    """The final losses of training on main alone, by seed; with the best settings if there are several."""
+    ends: dict[Variant, dict[int, Point]] = {}
+    for record in records:
+        if is_main_alone(record.spec) and (end := final_point(record, split)) is not None:
+            ends.setdefault(variant_of(record.spec), {})[record.spec.seed] = end
+    return best_alone(ends.values())
+
+
+def best_alone(candidates: Iterable[dict[int, Point]], sign: int = 1) -> dict[int, Point]:
+    """Of the runs of main alone with each settings, those with the most seeds and then the lowest mean of main.
+
+    Args:
+        candidates: final values by seed.
+        sign: −1 if more is better.
+    """
+    return min(
+        filter(None, candidates),
+        key=lambda ends: (-len(ends), sign * statistics.fmean(main for main, _ in ends.values())),
+        default={},
+    )
 
 
 def _is_shared(records: Sequence[RunRecord]) -> bool:

@@ -1,4 +1,4 @@
-"""Variants: a method at one ρ, with plain or with relative λ.
+"""Variants: a method at one ρ, with plain or with relative λ, and with one value for each setting.
 
 Each is one line in every figure and one row in every table.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gradsurgery import METHODS
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.text import number
+from gradsurgery.lab.text import number, write_setting
 from gradsurgery.relative import relative
 
 
@@ -19,11 +19,14 @@ class Variant(NamedTuple):
     rho: float | None
     relative: bool
     """True if λ is in units of |g_main| / |g_aux|."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """All settings, by name."""
 
 
 def variant_of(spec: RunSpec) -> Variant:
     """The variant that a run belongs to."""
-    return Variant(spec.method, spec.rho, isinstance(spec.lam, relative))
+    settings = tuple(sorted((name, write_setting(value)) for name, value in spec.settings.items()))
+    return Variant(spec.method, spec.rho, isinstance(spec.lam, relative), settings)
 
 
 def label_variants(variants: Iterable[Variant]) -> dict[Variant, str]:
@@ -37,18 +40,20 @@ def label_variants(variants: Iterable[Variant]) -> dict[Variant, str]:
     """
     order = {name: index for index, name in enumerate(METHODS)}
 
-    def place(variant: Variant) -> tuple[int, str, float, bool]:
-        method, rho, is_relative = variant
-        return order.get(method, len(order)), method, rho or 0.0, is_relative
+    def place(variant: Variant) -> tuple[object, ...]:
+        method, rho, is_relative, settings = variant
+        return order.get(method, len(order)), method, rho or 0.0, is_relative, settings
 
     ordered = sorted(set(variants), key=place)
-    return {each: _label(each, [other for other in ordered if other.method == each.method]) for each in ordered}
+    shared = set.intersection(*(set(each.settings) for each in ordered)) if ordered else set()
+    return {each: _label(each, [other for other in ordered if other.method == each.method], shared) for each in ordered}
 
 
-def _label(variant: Variant, of_method: list[Variant]) -> str:
+def _label(variant: Variant, of_method: list[Variant], shared: set[tuple[str, str]]) -> str:
     parts = [variant.method]
     if len({other.rho for other in of_method}) > 1:
         parts.append("no average" if variant.rho is None else f"ρ = {number(variant.rho)}")
-    if variant.relative and len(of_method) > 1:
+    if len({other.relative for other in of_method}) > 1 and variant.relative:
         parts.append("relative λ")
+    parts += [f"{name} = {value}" for name, value in variant.settings if (name, value) not in shared]
     return ", ".join(parts)

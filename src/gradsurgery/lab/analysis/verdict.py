@@ -1,9 +1,9 @@
 """Which method wins, decided so that identical methods "win" in at most 5 % of cases.
 
 Methods are compared paired by seed, on the ratio of their aux. The best λ of a method is a choice among many, and the
-lowest of many noisy numbers is low by chance. So a method wins only if
+best of many noisy numbers is good by chance. So a method wins only if
 
-- its recommended option has a lower aux than *every* option of every other method that may keep main within the
+- its recommended option has a better aux than *every* option of every other method that may keep main within the
   allowance, not only than the recommended one; and
 - each of these intervals has confidence 1 - 0.05 / n, where n is the number of its own options that are not certainly
   worse than the recommended one (Bonferroni).
@@ -12,7 +12,6 @@ lowest of many noisy numbers is low by chance. So a method wins only if
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.interval import CONFIDENCE, MAX_SEEDS
 from gradsurgery.lab.analysis.options import Option
 
@@ -32,21 +31,23 @@ def compare_best(best: Option, own: Sequence[Option], rivals: Mapping[str, Seque
     """Whether the best option of one method beats all options of the others.
 
     Args:
-        best: the recommended option of the method with the lowest aux.
+        best: the recommended option of the method with the best aux.
         own: all options of that method within the allowance, with ``best``.
         rivals: the options of the other methods that may be within the allowance.
     """
-    against = [(option, _aux_against(best, option)) for options in rivals.values() for option in options]
+    name = best.aux.objective.name
+    against = [(option, best.aux.against(option.aux)) for options in rivals.values() for option in options]
     if not against:
         return Verdict(f"{best.method} wins: no other method keeps main within the allowance.", best.method)
     if any(change.seeds < 2 for _, change in against):
-        return Verdict(f"Undecided: {best.method} has the lowest aux, but shares fewer than two seeds with the others.")
-    contenders = [option for option in own if option is not best and not _aux_against(best, option).is_lower()]
+        return Verdict(
+            f"Undecided: {best.method} has the best {name}, but shares fewer than two seeds with the others."
+        )
+    contenders = [option for option in own if option is not best and not best.aux.against(option.aux).is_better()]
     confidence = 1 - (1 - CONFIDENCE) / (1 + len(contenders))
     closest, change = max(against, key=lambda item: item[1].effect(confidence).high)
-    rival = f"{closest.method}, {closest.hyperparameters}" if closest.hyperparameters else closest.method
-    comparison = f"its aux against {rival}: {change.describe()}"
-    if all(change.is_lower(confidence) for _, change in against):
+    comparison = f"its {name} against {closest.name}: {change.describe()}"
+    if all(change.is_better(confidence) for _, change in against):
         return Verdict(f"{best.method} wins ({comparison}).", best.method)
     needed = [change.seeds_to_decide(confidence) for _, change in against]
     seeds = None if None in needed else max(filter(None, needed))
@@ -57,7 +58,3 @@ def compare_best(best: Option, own: Sequence[Option], rivals: Mapping[str, Seque
 def describe_seeds(seeds: int | None) -> str:
     """How many seeds would decide; None for too many."""
     return f"{f'More than {MAX_SEEDS}' if seeds is None else f'About {seeds}'} seeds would decide."
-
-
-def _aux_against(option: Option, rival: Option) -> Change:
-    return Change.on_common_seeds(option.aux.losses, rival.aux.losses)

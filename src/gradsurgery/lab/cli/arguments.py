@@ -7,7 +7,7 @@ from gradsurgery.lab.errors import UserError
 
 
 def parse_allowance(text: str) -> tuple[float, bool]:
-    """``--allow``: the amount, and whether it is a difference of losses rather than a fraction of main alone.
+    """``--allow``: the amount, and whether it is a difference rather than a fraction of main alone.
 
     Example:
         >>> parse_allowance("2%"), parse_allowance("0.01")

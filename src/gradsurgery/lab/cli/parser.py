@@ -172,7 +172,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
         type=arguments.parse_allowance,
         default=(0.02, False),
         metavar="AMOUNT",
-        help="how much worse main may be than with λ = 0: 2%% (default), or a difference of losses such as 0.01",
+        help="how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
     )
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
     add_folder_argument(recommend)

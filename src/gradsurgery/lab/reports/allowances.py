@@ -31,15 +31,19 @@ def allowance_data(
         by_allowance = [advise(options, Allowance(allow)) for allow in ALLOWANCES]
     except ValueError:
         return None
-    alone = statistics.fmean(main for main, _ in main_alone(records, options.split).values())
+    alone = main_alone(records, options.split).values() if options.main.is_loss else ()
+    mean = statistics.fmean(main for main, _ in alone) if alone else None
     return {
         "split": options.split,
         "first": ALLOWANCES.index(FIRST),
-        "positions": [_position(advice, groups, splits, alone) for advice in by_allowance],
+        "main": options.main.name,
+        "note": f"Circles: the λ recommended for this allowance, on {options.data}.",
+        "positions": [_position(advice, groups, splits, mean) for advice in by_allowance],
     }
 
 
-def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], alone: float) -> dict[str, Any]:
+def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], alone: float | None) -> dict[str, Any]:
+    """One position of the slider; ``alone`` is the main loss of main alone, None if the allowance is of a metric."""
     chosen = [
         (group, best)
         for best in advice.recommendations
@@ -48,7 +52,7 @@ def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], a
     ]
     return {
         "label": str(advice.allowance),
-        "limit": alone + advice.allowance.limit * abs(alone),
+        "limit": None if alone is None else alone + advice.allowance.limit * abs(alone),
         "sentences": [best.text for best in advice.recommendations],
         "chosen": [
             {
@@ -65,6 +69,7 @@ def _is_of(best: Recommendation, group: Series) -> bool:
     """True if the recommended runs are among those of the series."""
     return any(
         (record.spec.method, record.spec.lam, record.spec.rho) == (best.method, best.lam, best.rho)
+        and best.settings.items() <= record.spec.settings.items()
         for record in group.records
     )
 

@@ -4,13 +4,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradsurgery.lab.analysis import SPLITS, Advice, Allowance, advise, collect_options, main_alone
+from gradsurgery.lab.analysis import (
+    SPLITS,
+    Advice,
+    Allowance,
+    advise,
+    collect_options,
+    describe_changes,
+    main_alone,
+)
 from gradsurgery.lab.reports.style import Look, look
 from gradsurgery.lab.run import RunRecord
 
 ALLOWANCES = (0.02, 0.01, 0.05, 0.1)
 """The first is open, the others are folded."""
-DATA = {"test": "held-out losses", "train": "training losses"}
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,8 @@ class Answer:
     allowance: str
     code: str
     """Code to paste; empty to train on main alone."""
+    provisional: str
+    """Why more runs may change the answer; empty if there is no reason."""
     change: str
     """What it costs main and gains in aux."""
     verdict: str
@@ -33,7 +42,10 @@ class Answers:
     """The answers for all allowances, or the reason why there is none."""
 
     by_allowance: Sequence[Answer] = ()
+    main: str = ""
+    """What is limited: main's loss or metric."""
     data: str = ""
+    """What is compared."""
     reason: str = ""
 
 
@@ -45,7 +57,7 @@ def page_answers(records: Sequence[RunRecord]) -> Answers | None:
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return Answers(reason=str(error)) if has_main_alone else None
-    return Answers(answers, DATA[options.split])
+    return Answers(answers, options.main.name, options.data)
 
 
 def _answer(advice: Advice) -> Answer:
@@ -54,6 +66,7 @@ def _answer(advice: Advice) -> Answer:
     return Answer(
         allowance=keep_together(str(advice.allowance)),
         code=best.code if best else "",
+        provisional=describe_provisional(advice),
         change=keep_together(describe_gain(advice)),
         verdict=keep_together(advice.verdict.text),
         methods=[(look(each.method, methods), keep_together(each.text)) for each in advice.recommendations],
@@ -63,14 +76,19 @@ def _answer(advice: Advice) -> Answer:
 
 def describe_gain(advice: Advice) -> str:
     """What the recommended method costs main and gains in aux; or that main alone is best."""
-    best = advice.best
+    best, main, aux = advice.best, advice.options.main.name, advice.options.aux.name
     if best is None or best.main is None or best.aux is None:
-        return f"Train on main alone: no λ lowers aux if main may be {advice.allowance} worse."
+        return f"Train on main alone: no λ improves {aux} if {main} may be {advice.allowance} worse."
     seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"
-    main, aux = best.main.describe(absolute=advice.allowance.absolute), best.aux.describe()
+    changes = describe_changes(best.main, best.aux, absolute=advice.allowance.absolute)
     in_doubt = not (best.certain or best.seeds == 1 or advice.verdict.text)
-    doubt = " Main may be beyond the allowance." if in_doubt else ""
-    return f"Against main alone: main {main}, aux {aux} ({seeds}).{doubt}"
+    doubt = f"; {main} may be beyond the allowance" if in_doubt else ""
+    return f"Against main alone: {changes} ({seeds}){doubt}."
+
+
+def describe_provisional(advice: Advice) -> str:
+    """A sentence on why more runs may change the answer; empty if there is no reason."""
+    return f"Provisional: {advice.provisional}." if advice.provisional else ""
 
 
 def keep_together(text: str) -> str:

@@ -19,7 +19,7 @@ from gradsurgery.lab.analysis import (
     splits_with_points,
 )
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.reports.answer import DATA, describe_gain
+from gradsurgery.lab.reports.answer import describe_gain, describe_provisional
 from gradsurgery.lab.run import RunRecord
 
 
@@ -62,7 +62,7 @@ def print_recommendations(
         records: runs of one problem at one scale.
         console: where to print.
         allow: how much worse main may be.
-        absolute: whether ``allow`` is a difference of losses rather than a fraction.
+        absolute: whether ``allow`` is a difference rather than a fraction.
         required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
@@ -73,7 +73,8 @@ def print_recommendations(
         if any(main_alone(records, split) for split in SPLITS):
             _print(console, f"No recommendation: {error}.")
         return
-    _print(console, f"If main may be {advice.allowance} worse than main alone ({DATA[advice.split]}):")
+    options = advice.options
+    _print(console, f"If {options.main.name} may be {advice.allowance} worse than main alone ({options.data}):")
     for recommendation in advice.recommendations:
         _print(console, f"  {recommendation.text}")
     for hint in advice.hints:
@@ -83,9 +84,8 @@ def print_recommendations(
 
 def _print_answer(advice: Advice, console: Console) -> None:
     """The last lines: which method wins, what it costs and gains, and code to paste."""
-    if advice.verdict.text:
-        _print(console, advice.verdict.text)
-    _print(console, describe_gain(advice))
+    for sentence in filter(None, (advice.verdict.text, describe_provisional(advice), describe_gain(advice))):
+        _print(console, sentence)
     if advice.best is not None:
         _print(console, advice.best.code, style="bold")
 

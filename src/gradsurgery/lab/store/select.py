@@ -9,6 +9,7 @@ from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.find import find_problem, installed_problems, is_reference
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.store import Store, settings_text
@@ -53,7 +54,7 @@ class StoredSweep:
 def stored_sweep(folder: Path, problem: Problem, spec: RunSpec) -> StoredSweep:
     """All stored runs of a problem with the scale and the settings of this run."""
     with Store(folder) as store:
-        records = store.select(spec.problem, spec.scale, None, settings=spec.settings)
+        records = judge_by(problem.objectives, store.select(spec.problem, spec.scale, None, settings=spec.settings))
     return StoredSweep(problem, records, specs(problem, spec.scale)[0].settings)
 
 
@@ -67,6 +68,8 @@ def select_sweeps(folder: Path, name: str, scales: Sequence[str] = ()) -> list[S
     """
     declared = find_declared(name)
     records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()))
+    if declared is not None:
+        records = judge_by(declared.objectives, records)
     sweeps: list[StoredSweep] = []
     for scale in dict.fromkeys(record.spec.scale for record in records):
         by_settings: dict[str, list[RunRecord]] = {}

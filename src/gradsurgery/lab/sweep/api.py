@@ -12,6 +12,7 @@ from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
 from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.notation import parse_numbers
+from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.method import Method
@@ -91,7 +92,7 @@ def sweep(
         raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
     console = console or Console(markup=False, highlight=False, emoji=False, quiet=quiet)
     with ProgressBar(console) as bar:
-        return train_grid(
+        records = train_grid(
             declared,
             runs,
             folder=Path(folder),
@@ -104,6 +105,7 @@ def sweep(
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
         )
+    return judge_by(declared.objectives, records)
 
 
 def plan_runs(

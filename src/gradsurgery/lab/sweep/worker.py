@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import make_method
+from gradsurgery.lab.objective import objective_info
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import broadcast_from_leader, is_leader
 from gradsurgery.lab.run import Metrics, Run, RunSpec, Setting
@@ -121,7 +122,7 @@ def _record_rows(problem: Problem, spec: RunSpec, store: Store, arguments: Worke
         store.log(spec.key, row, first=first and not resumed)
         first = False
         yield Advanced(spec, run.progress, row)
-    store.finish(spec.key, seconds=time.monotonic() - started, **outcome(run))
+    store.finish(spec.key, seconds=time.monotonic() - started, **outcome(problem, run))
     if is_leader():
         shutil.rmtree(folder, ignore_errors=True)
     yield Done(spec, row)
@@ -175,7 +176,8 @@ def train(problem: Problem, run: Run, *, may_be_over: bool) -> Iterator[Metrics]
         raise UserError(f"training {run.spec.problem} ended without a row: yield at least one")
 
 
-def outcome(run: Run) -> dict[str, Setting]:
+def outcome(problem: Problem, run: Run) -> dict[str, Setting]:
     """The info that a trained run adds to its record."""
     samples = json.dumps([asdict(sample) for sample in run.samples])
-    return {**({"device": run.device} if run.device else {}), **({"samples": samples} if run.samples else {})}
+    info = {**({"device": run.device} if run.device else {}), **({"samples": samples} if run.samples else {})}
+    return {**info, **objective_info(problem.objectives)}

@@ -93,15 +93,16 @@
       type: "scatter", mode: "markers", meta: { series, layer: "recommended" }, x: [points[state.split][0]], y: [points[state.split][1]],
       hoverinfo: "skip", marker: { symbol: "circle-open", size: 20, color: "var(--ink)", line: { width: 2 } }, cliponaxis: false,
     }));
-    const onSplit = allowances && allowances.split === state.split;
+    const hasLimit = limit != null && allowances.split === state.split;
     const line = { type: "line", xref: "x", yref: "paper", x0: limit, x1: limit, y0: 0, y1: 1, line: { color: "var(--muted)", width: 1, dash: "dash" } };
     const view = `${state.split} ${state.log.main} ${state.log.aux}`;
-    show("front", [...(state.trajectories ? trajectories() : []), ...labelled, ...circles], axes.x, axes.y, view, onSplit ? [line] : []);
+    show("front", [...(state.trajectories ? trajectories() : []), ...labelled, ...circles], axes.x, axes.y, view, hasLimit ? [line] : []);
     byId("allowance-text").textContent = label;
     byId("chosen").replaceChildren(...sentences.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
     byId("front-note").textContent = [
       note,
-      allowances ? `Circles: the λ recommended for this allowance, on ${allowances.split} losses${onSplit ? "; dashed line: the allowance" : ""}.` : "",
+      allowances ? allowances.note : "",
+      hasLimit ? "Dashed line: the allowance." : "",
       state.trajectories ? "Faint curves: the losses during training." : "",
     ].join(" ");
   }

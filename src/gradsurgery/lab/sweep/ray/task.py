@@ -105,7 +105,7 @@ def _train(arguments: TaskArguments, spec: RunSpec, files: bytes, folder: Path) 
         if time.monotonic() - last_copy >= worker.checkpoint_every and (now := fingerprint(folder)) != saved:
             yield Saved(pack(folder))
             saved, last_copy = now, time.monotonic()
-    yield Ended(outcome(run))
+    yield Ended(outcome(problem, run))
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,51 @@
+"""An answer from few seeds or from an unfinished sweep says that it is provisional."""
+
+from dataclasses import replace
+
+import pytest
+
+from gradsurgery.lab.analysis import Allowance, advise, collect_options, outcome_sentences
+from tests.lab.analysis.synthetic_runs import ending
+
+POINTS = [("mixed", 0.1, 1.0, 9.0), ("bloop", 0.1, 1.0, 5.0)]
+
+
+def grid(seeds, alone=3):
+    """Main alone for all seeds, the others for the first few."""
+    records = [ending("mixed", 0.0, 1.0, 10.0 + seed, seed) for seed in range(alone)]
+    return records + [
+        ending(method, lam, main, aux + seed, seed) for method, lam, main, aux in POINTS for seed in seeds
+    ]
+
+
+def provisional(records):
+    return advise(collect_options(records), Allowance(0.02)).provisional
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        (grid(range(3)), ""),
+        (grid([0], alone=1), "one seed"),
+        (grid([0]), "one seed and 4 runs still to come"),
+        (grid([0, 1]), "2 runs still to come"),
+        ([*grid(range(3)), replace(ending("bloop", 1.0, 1.0, 4.0, 0), status="running")], "3 runs still to come"),
+    ],
+    ids=["complete", "one seed", "first seed", "second seed", "running"],
+)
+def test_the_reason_is_named(records, reason):
+    assert provisional(records) == reason
+
+
+def test_a_lam_that_was_stopped_is_neither_recommended_nor_missing():
+    stopped = replace(ending("bloop", 1.0, 9.0, 1.0), status="stopped")
+    options = collect_options([*grid(range(3)), stopped])
+    assert [option.lam for option in options.by_method["bloop"]] == [0.1]
+    assert options.unfinished == 0
+    assert outcome_sentences([*grid(range(3)), stopped]) == [
+        "1 of 10 runs stopped early: main could not come back within the allowance."
+    ]
+
+
+def test_missing_runs_are_counted_once():
+    assert outcome_sentences(grid([0])) == ["4 runs are missing: not every λ has all seeds of main alone."]
