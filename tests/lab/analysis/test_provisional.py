@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import Allowance, advise, collect_options, outcome_sentences
+from gradsurgery.lab.analysis import Allowance, advise, collect_options, outcome_sentences, progress_sentences
 from tests.lab.analysis.synthetic_runs import ending
 
 POINTS = [("mixed", 0.1, 1.0, 9.0), ("bloop", 0.1, 1.0, 5.0)]
@@ -26,10 +26,10 @@ def provisional(records):
     ("records", "reason"),
     [
         (grid(range(3)), ""),
-        (grid([0], alone=1), "one seed"),
-        (grid([0]), "one seed and 4 runs still to come"),
-        (grid([0, 1]), "2 runs still to come"),
-        ([*grid(range(3)), replace(ending("bloop", 1.0, 1.0, 4.0, 0), status="running")], "3 runs still to come"),
+        (grid([0], alone=1), "one seed does not tell the spread"),
+        (grid([0]), "one seed does not tell the spread, and 4 runs are still to come"),
+        (grid([0, 1]), "2 runs are still to come"),
+        ([*grid(range(3)), replace(ending("bloop", 1.0, 1.0, 4.0, 0), status="running")], "3 runs are still to come"),
     ],
     ids=["complete", "one seed", "first seed", "second seed", "running"],
 )
@@ -47,5 +47,7 @@ def test_a_lam_that_was_stopped_is_neither_recommended_nor_missing():
     ]
 
 
-def test_missing_runs_are_counted_once():
-    assert outcome_sentences(grid([0])) == ["4 runs are missing: not every λ has all seeds of main alone."]
+def test_a_sweep_without_an_answer_counts_what_is_missing():
+    running = replace(ending("bloop", 0.1, 1.0, 5.0), status="running")
+    assert progress_sentences([*grid([0], alone=2), running]) == ["3 runs are unfinished or missing."]
+    assert progress_sentences(grid([0, 1, 2])) == []

@@ -36,7 +36,7 @@ VERDICTS = {
         two_methods([1, 5, 9], [2, 6, 10]),
         "Undecided between bloop and mixed (its aux against mixed, λ = 0.1: −",
     ),
-    "one seed": (two_methods([4], [8]), "Undecided: bloop has the best aux, but one seed does not tell its spread."),
+    "one seed": (two_methods([4], [8]), ""),
     "no rival": (
         [*two_methods([4, 4.1, 4.2], [8, 8, 8])[:6], *BEYOND],
         "bloop wins: no other method keeps main within the allowance.",

@@ -9,6 +9,8 @@ from gradsurgery.lab.analysis import LossRange, group_runs
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region, extend, lam_positions, lam_ticks, range_of
 from tests.lab.analysis.synthetic_runs import ending, run, sweep
 
+ENDS = ({"step": 1.0, "main_train": 30.0, "aux_train": 1e-13},)
+
 
 @pytest.mark.parametrize(
     ("values", "logarithmic"),
@@ -20,7 +22,22 @@ def test_a_range_is_logarithmic_if_losses_are_positive_and_span_more_than_a_deca
 
 def test_a_range_leaves_out_a_run_that_is_about_to_diverge():
     assert range_of([-1.0, 0.0, 1.0, 2.0, 5.0, 1e5]).worst == 5
-    assert range_of([1.0, 1.0, 1.0, 1.0, 9.0]).worst == 9, "unless the middle half has no width"
+    assert range_of([1.0, 1.0, 1.0, 1.0, 9.0]).worst == 9, "unless the others have no width"
+    assert range_of([1.0, 1.1, 9.0]).worst == 9, "unless too few are left"
+
+
+def test_a_range_leaves_out_a_loss_that_collapsed():
+    assert range_of([1e-13, 1e-14, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]) == LossRange(0.5, 1.0, logarithmic=False)
+
+
+def test_an_even_spread_over_many_decades_is_shown_as_a_whole():
+    assert range_of([1e-6, 1e-4, 1e-2, 1.0]) == LossRange(1e-6, 1.0, logarithmic=True)
+
+
+def test_an_outlier_in_one_loss_does_not_widen_the_other():
+    collapsed = [replace(run("mixed", 100.0, seed=seed), metrics=ENDS) for seed in range(3)]
+    regions = [drawn_region(group_runs(records), "train", []) for records in (sweep(), sweep() + collapsed)]
+    assert regions[0] == regions[1]
 
 
 def test_a_range_of_nothing_is_refused():

@@ -279,6 +279,7 @@ def test_failed_runs_are_warned_about(tmp_path, no_figures):
     failed = replace(failed, info={"reason": "ValueError: <no data>"}, metrics=())
     page = write_report([run(), failed], tmp_path, "failed").read_text("utf-8")
     assert "1 of 2 runs failed. The first is bloop, λ = 0.1, seed 9: ValueError: &lt;no data&gt;" in page
+    assert "<td>9</td><td>ValueError: &lt;no data&gt;</td>" in page
 
 
 def test_a_report_without_runs_is_refused(tmp_path):

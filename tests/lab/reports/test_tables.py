@@ -7,7 +7,7 @@ import pytest
 
 from gradsurgery.lab.analysis import compare_methods, group_runs
 from gradsurgery.lab.reports import assign_looks, write_report
-from gradsurgery.lab.reports.tables import comparison_rows, metric_names, metric_rows, sample_tables
+from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
 from gradsurgery.lab.run import Sample
 from tests.lab.analysis.synthetic_runs import run, sweep
 
@@ -118,3 +118,13 @@ def test_unreadable_samples_are_reported_and_do_not_stop_the_report(text):
 def test_a_report_says_how_many_samples_are_unreadable(tmp_path, no_figures):
     damaged = replace(run(), info={"samples": "{"})
     assert "The stored samples of 1 run could not be read." in write_report([damaged], tmp_path, "t").read_text("utf-8")
+
+
+def test_failed_runs_are_listed_by_reason():
+    failed = [
+        replace(run("bloop", 0.1, 0.01, seed, status="failed"), info={"reason": reason})
+        for seed, reason in enumerate(("ValueError: no", "ValueError: no", "killed by signal 9"))
+    ]
+    rows = failure_rows([run(), *failed])
+    assert [(row.seeds, row.reason) for row in rows] == [("0, 1", "ValueError: no"), ("2", "killed by signal 9")]
+    assert rows[0].run.replace("\N{NO-BREAK SPACE}", " ") == "bloop, λ = 0.1, ρ = 0.01"

@@ -44,9 +44,13 @@ def test_failed_runs_come_with_the_reason_of_the_first():
     assert lines[-1] == "2 of 22 runs failed. The first is bloop, λ = 0.1, seed 7: ValueError: no data at all"
 
 
-def test_unfinished_runs_are_counted():
-    lines = summary_lines([*sweep(seeds=1, methods={"mixed": None}), run(seed=7, status="running")])
-    assert lines == ["1 of 6 runs did not finish."]
+def test_unfinished_runs_are_counted_once():
+    records = [ending("mixed", lam, 1.0, 9.0 - lam, seed) for lam in (0.0, 0.1) for seed in (0, 1)]
+    running = replace(ending("mixed", 1.0, 1.0, 1.0), status="running")
+    lines = recommendation_lines([*records, running])
+    assert lines[-3] == "Provisional: 2 runs are still to come."
+    assert "still to come" not in " ".join(summary_lines([*records, running]))
+    assert recommendation_lines([run(status="running")]) == ["1 run is unfinished or missing."]
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[bold]loud[/bold]", "[link=file:///etc/passwd]x"])

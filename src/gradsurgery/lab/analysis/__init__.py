@@ -21,7 +21,7 @@ from gradsurgery.lab.analysis.compare import (
 from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
 from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
 from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
-from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences
+from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences, progress_sentences
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
 from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise, recommend
 from gradsurgery.lab.analysis.series import (
@@ -82,6 +82,7 @@ __all__ = [
     "loss_point",
     "main_alone",
     "outcome_sentences",
+    "progress_sentences",
     "recommend",
     "splits_with_points",
     "variant_of",

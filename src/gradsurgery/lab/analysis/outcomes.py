@@ -41,12 +41,14 @@ def unfinished_runs(records: Sequence[RunRecord]) -> int:
 
 
 def outcome_sentences(records: Sequence[RunRecord]) -> list[str]:
-    """One sentence for each kind of run without a result: diverged, failed, stopped early, unfinished, missing."""
+    """One sentence for each kind of run without a result: diverged, failed, stopped early.
+
+    An answer says how many are still to come, and that it is provisional.
+    """
     total = len(records)
     diverged = [record for record in records if has_diverged(record)]
     failed = [record for record in records if record.status == "failed"]
     stopped = sum(record.status == "stopped" for record in records)
-    unfinished = sum(record.status == "running" for record in records)
     sentences = []
     if diverged:
         first = (
@@ -60,13 +62,13 @@ def outcome_sentences(records: Sequence[RunRecord]) -> list[str]:
         sentences.append(f"{_count(len(failed), total)} failed. The first is {describe_run(failed[0].spec)}: {reason}")
     if stopped:
         sentences.append(f"{_count(stopped, total)} stopped early: main could not come back within the allowance.")
-    if unfinished:
-        sentences.append(f"{_count(unfinished, total)} did not finish.")
-    if missing := missing_runs(records):
-        sentences.append(
-            f"{missing} run{'s are' if missing > 1 else ' is'} missing: not every λ has all seeds of main alone."
-        )
     return sentences
+
+
+def progress_sentences(records: Sequence[RunRecord]) -> list[str]:
+    """A sentence for a sweep without an answer, if runs are still to come."""
+    left = unfinished_runs(records)
+    return [f"{left} run{'s are' if left > 1 else ' is'} unfinished or missing."] if left else []
 
 
 def _count(count: int, total: int) -> str:

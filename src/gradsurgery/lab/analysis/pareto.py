@@ -76,6 +76,10 @@ class LossRange:
         """True if the interval is empty, or no wider than the rounding of a float32."""
         return self.worst - self.best <= _ROUNDING * max(abs(self.best), abs(self.worst))
 
+    def contains(self, loss: float) -> bool:
+        """True if the loss is in the interval."""
+        return self.best <= loss <= self.worst
+
     def position(self, loss: float) -> float:
         """Where a loss is in the range: 0 at the best and below, 1 at the worst."""
         if loss <= self.best or self.best == self.worst:

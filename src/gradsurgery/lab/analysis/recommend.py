@@ -75,10 +75,10 @@ class Advice:
     @property
     def provisional(self) -> str:
         """Why more runs may change the answer: one seed, or runs that are still to come; empty if complete."""
-        reasons = ["one seed"] if self.best is not None and self.best.seeds == 1 else []
+        reasons = ["one seed does not tell the spread"] if self.best is not None and self.best.seeds == 1 else []
         if left := self.options.unfinished:
-            reasons.append(f"{left} run{'s' * (left > 1)} still to come")
-        return " and ".join(reasons)
+            reasons.append(f"{left} run{'s are' if left > 1 else ' is'} still to come")
+        return ", and ".join(reasons)
 
 
 def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
@@ -139,12 +139,10 @@ def _judge(
     options: Options, recommendations: Sequence[Recommendation], chosen: Mapping[str, Option], allowance: Allowance
 ) -> Verdict:
     first, lead = recommendations[0], f"Undecided: {recommendations[0].method} has the best {options.aux.name}, but"
-    if len(recommendations) < 2:
+    if len(recommendations) < 2 or first.seeds == 1:
         return Verdict()
     if not chosen:
         return Verdict(f"No method improves {options.aux.name} within the allowance: train on main alone.")
-    if first.seeds == 1:
-        return Verdict(f"{lead} one seed does not tell its spread.")
     if not options.seeds_differ:
         return Verdict(f"{lead} all seeds gave the same numbers.")
     if not first.certain:

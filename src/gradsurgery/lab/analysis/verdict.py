@@ -21,7 +21,7 @@ class Verdict:
     """Which method wins, or why that is undecided."""
 
     text: str = ""
-    """One sentence; empty for fewer than two methods."""
+    """One sentence; empty for fewer than two methods, or for one seed."""
     winner: str | None = None
     seeds_needed: int | None = None
     """How many seeds with this spread would decide; None if the method wins already, or if nobody can say."""

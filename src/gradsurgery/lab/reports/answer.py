@@ -32,8 +32,8 @@ class Answer:
     change: str
     """What it costs main and gains in aux."""
     verdict: str
-    methods: list[tuple[Look, str]]
-    """The best λ of each method, in a sentence."""
+    others: list[tuple[Look, str]]
+    """The best λ of each other method, in a sentence."""
     hints: Sequence[str]
 
 
@@ -69,7 +69,11 @@ def _answer(advice: Advice) -> Answer:
         provisional=describe_provisional(advice),
         change=keep_together(describe_gain(advice)),
         verdict=keep_together(advice.verdict.text),
-        methods=[(look(each.method, methods), keep_together(each.text)) for each in advice.recommendations],
+        others=[
+            (look(each.method, methods), keep_together(each.text))
+            for each in advice.recommendations
+            if each is not best
+        ],
         hints=advice.hints,
     )
 

@@ -1,43 +1,51 @@
 """The axes of figures and charts: which losses are drawn, on which scale, and where λ has its ticks."""
 
 import math
-import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from gradsurgery.lab.analysis import LossRange, Point, Region, Series, final_point, front
 from gradsurgery.lab.text import number, power_of_ten
 
 _MARGIN = 0.1
+WIDE_GAP, FEW = 0.8, 0.25
+"""At most this fraction of the losses is left out, if a gap wider than this fraction of the axis lies before them."""
 
 
 def range_of(losses: Iterable[float]) -> LossRange:
     """The range that shows the losses, at least one of which must be finite.
 
-    It is logarithmic if all losses are positive and span more than a decade. Outliers, such as a run that is about to
-    diverge, are left out: losses further than ten interquartile ranges from the middle half, measured on the axis.
+    It is logarithmic if all losses are positive and span more than a decade. A few outliers, such as those of a λ at
+    which training nearly diverges or a loss collapses to 0, are left out: they would squeeze the others into a corner.
     """
     values = sorted(loss for loss in losses if math.isfinite(loss))
     if not values:
         raise ValueError("a range needs at least one finite loss; got none")
-    logarithmic = LossRange.between(values[0], values[-1]).logarithmic
-    scaled = [math.log(value) if logarithmic else value for value in values]
-    low, _, high = statistics.quantiles(scaled, method="inclusive") if len(values) > 1 else scaled * 3
-    reach = 10 * (high - low) or math.inf
-    inside = [value for value, place in zip(values, scaled, strict=True) if low - reach <= place <= high + reach]
-    return LossRange(inside[0], inside[-1], logarithmic)
+    inside = _without_outliers(values)
+    return LossRange.between(inside[0], inside[-1])
+
+
+def _without_outliers(values: Sequence[float]) -> Sequence[float]:
+    whole = LossRange.between(values[0], values[-1])
+    places = map(whole.position, values)
+    gap, index = max(((high - low, index) for index, (low, high) in enumerate(pairwise(places), 1)), default=(0.0, 0))
+    few, many = sorted((values[:index], values[index:]), key=len)
+    if gap > WIDE_GAP and len(few) <= FEW * len(values) and many[0] < many[-1]:
+        return _without_outliers(many)
+    return values
 
 
 def drawn_region(groups: Iterable[Series], split: str, alone: Iterable[Point]) -> Region:
     """The region that holds the front of each method and seed, and the points of main alone unless they are far away.
 
-    Dominated points do not widen it: the same method does better at another λ.
+    Dominated points do not widen it: the same method does better at another λ. Nor do outliers in either loss.
     """
     points = [point for group in groups for seed in group.seeds for point in _front_of(group, split, seed)]
-    main, aux = zip(*points, strict=True)
+    main, aux = map(range_of, zip(*points, strict=True))
+    inside = [point for point in points if main.contains(point[0]) and aux.contains(point[1])]
+    main, aux = map(range_of, zip(*(inside or points), strict=True))
     alone = list(alone)
-    return Region(
-        extend(range_of(main), (point[0] for point in alone)), extend(range_of(aux), (point[1] for point in alone))
-    )
+    return Region(extend(main, (point[0] for point in alone)), extend(aux, (point[1] for point in alone)))
 
 
 def _front_of(group: Series, split: str, seed: int) -> list[Point]:

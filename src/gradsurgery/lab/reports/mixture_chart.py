@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gradsurgery.lab.analysis import LossRange, SeedGroup, Series, lam_axis
+from gradsurgery.lab.analysis import SeedGroup, Series, lam_axis
+from gradsurgery.lab.reports.axes import axis_limits, range_of
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.text import hyperparameters, number
 
@@ -104,12 +105,13 @@ class _Line:
 
 def _frame(lines: Sequence[_Line], t: float) -> dict[str, Any]:
     means = [mean for line in lines for mean in line.means(t)]
-    logarithmic = LossRange.between(min(means), max(means)).logarithmic
+    shown = range_of(means)
     return {
         "label": f"t = {t:.2f}",
         "title": f"{1 - t:.2f} main + {t:.2f} aux",
-        "log_range": [min(means), max(means)] if logarithmic else None,
-        "traces": [trace for line in lines for trace in line.frame(t, logarithmic=logarithmic)],
+        "logarithmic": shown.logarithmic,
+        "range": axis_limits(shown, logarithmic=shown.logarithmic),
+        "traces": [trace for line in lines for trace in line.frame(t, logarithmic=shown.logarithmic)],
     }
 
 

@@ -17,6 +17,7 @@ from gradsurgery.lab.analysis import (
     is_main_alone,
     lam_axis,
     outcome_sentences,
+    progress_sentences,
     splits_with_points,
 )
 from gradsurgery.lab.atomic import write_atomically
@@ -26,7 +27,7 @@ from gradsurgery.lab.reports.charts import chart_data
 from gradsurgery.lab.reports.figures import STANDARD_FIGURES, Drawing, save_figures
 from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.reports.style import assign_looks
-from gradsurgery.lab.reports.tables import comparison_rows, metric_names, metric_rows, sample_tables
+from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
 from gradsurgery.relative import relative
@@ -57,17 +58,21 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     figures = save_figures(records, folder / "figures", draw)
     path = folder / "report.html"
+    answers = page_answers(records)
     warnings = [*outcome_sentences(records), *condition_warnings(records)]
+    if answers is None or answers.reason:
+        warnings += progress_sentences(records)
     if any(map(has_losses, records)) and not splits_with_points(groups):
         warnings.append("No run ended with finite losses, so there is nothing to draw.")
     values = {
         "title": title,
         "facts": _facts(records) | dict(about or {}),
         "warnings": warnings,
-        "answers": page_answers(records),
+        "answers": answers,
         "images": [(path.stem, embed_png(path.read_bytes())) for path in figures if _is_extra_image(path)],
         "figures": [path.name for path in figures],
         "conditions": condition_values(records),
+        "failures": failure_rows(records),
         "plotly": Markup(get_plotlyjs()),
         "data": _as_json(chart_data(records, groups)),
         **_tables(records, groups),

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from gradsurgery.lab.analysis import Comparison, MethodComparison, Series
 from gradsurgery.lab.lam import Lam, lam_number
+from gradsurgery.lab.reports.answer import keep_together
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.run import RunRecord, Sample
-from gradsurgery.lab.text import number
+from gradsurgery.lab.text import hyperparameters, number
 
 _SHOWN_ELSEWHERE = ("step", "main_", "aux_", "surgery/")
 
@@ -69,6 +70,26 @@ def _lead(method: MethodComparison | None) -> str:
 
 def _main_at_equal_aux(method: MethodComparison | None) -> str:
     return "" if method is None or method.fronts is None else method.fronts.main_at_equal_aux.describe(percent=True)
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Runs of one method and λ that failed for the same reason."""
+
+    run: str
+    seeds: str
+    reason: str
+
+
+def failure_rows(records: Sequence[RunRecord]) -> list[FailureRow]:
+    """The failed runs, one row for all seeds that failed alike."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        if record.status == "failed":
+            run = keep_together(", ".join([record.spec.method, *hyperparameters(record.spec.lam, record.spec.rho)]))
+            reason = str(record.info.get("reason", "no reason was recorded")).strip()
+            seeds.setdefault((run, reason), []).append(record.spec.seed)
+    return [FailureRow(run, ", ".join(map(str, sorted(of))), reason) for (run, reason), of in seeds.items()]
 
 
 def metric_names(groups: Sequence[Series]) -> list[str]:

@@ -16,6 +16,7 @@ from gradsurgery.lab.analysis import (
     group_runs,
     main_alone,
     outcome_sentences,
+    progress_sentences,
     splits_with_points,
 )
 from gradsurgery.lab.errors import UserError
@@ -24,7 +25,7 @@ from gradsurgery.lab.run import RunRecord
 
 
 def print_summary(records: Sequence[RunRecord], console: Console) -> None:
-    """Print how the fronts compare, then one line each for diverged, failed and unfinished runs.
+    """Print how the fronts compare, then one line each for diverged, failed and stopped runs.
 
     Names and reasons come from the store and may contain anything, so nothing is parsed as rich markup.
 
@@ -70,6 +71,8 @@ def print_recommendations(
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
+        for sentence in progress_sentences(records):
+            _print(console, sentence)
         if any(main_alone(records, split) for split in SPLITS):
             _print(console, f"No recommendation: {error}.")
         return

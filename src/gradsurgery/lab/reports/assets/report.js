@@ -114,8 +114,10 @@
     const [first, last] = mixture.ends.map(Math.log10);
     const margin = 0.04 * (last - first);
     const x = { title: mixture.title, type: "log", range: [first - margin, last + margin], tickangle: 0, ...mixture.ticks };
-    const y = { title: frame.title, type: frame.log_range ? "log" : "linear", autorange: true, ...(frame.log_range ? logTicks(frame.log_range, 8) : {}) };
-    show("mixed", traces, x, y, y.type);
+    const { logarithmic, range } = frame;
+    const scale = logarithmic ? { type: "log", range: range.map(Math.log10), ...logTicks(range, 8) } : { type: "linear", range };
+    const y = { title: frame.title, ...scale };
+    show("mixed", traces, x, y, `${y.type} ${range}`);
     byId("mixture-text").textContent = frame.label;
     byId("mixed-note").textContent = mixture.note;
   }
