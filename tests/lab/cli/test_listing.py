@@ -37,9 +37,22 @@ def test_every_setting_has_a_meaning(name):
 
 def test_settings_have_their_defaults_at_each_scale_and_their_meaning():
     listed = rows(find_problem("weights"))
-    assert listed["epochs"] == ["80", "10", "100", "Passes over the training images."]
-    assert listed["bottleneck"][:3] == ["false", "false", "true"]
-    assert listed["main_data"][3].startswith("digits, photographs, or the hub id of a dataset")
+    assert listed["setting"] == ["demo / laptop / paper"]
+    assert rows(find_problem("language"))["sharded"][0] == "false", "the same at all scales"
+    assert listed["epochs"] == ["80 / 10 / 100", "Passes over the training images."]
+    assert listed["bottleneck"][0] == "false / false / true"
+    assert listed["main_data"][1].startswith("digits, photographs, or the hub id of a dataset")
+
+
+@pytest.mark.parametrize("name", installed_problems())
+def test_a_narrow_terminal_shows_every_word(name):
+    wide, narrow = (Console(file=StringIO(), width=width, markup=False) for width in (400, 80))
+    for console in (wide, narrow):
+        print_problem(find_problem(name), console)
+    words, narrow_words = (sorted(console.file.getvalue().split()) for console in (wide, narrow))
+    assert [word for word in narrow_words if "…" in word] == [word for word in words if "…" in word]
+    table = narrow.file.getvalue().partition("Settings")[2].partition("Data")[0]
+    assert len(table.splitlines()) < 45
 
 
 def test_the_data_of_each_scale_is_named():
@@ -121,7 +134,7 @@ def test_a_user_problem_is_listed_without_heavy_imports(tmp_path):
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=dict(os.environ)
     ).stdout
-    assert "steps      7          a whole number" in out
+    assert "steps      7  a whole number" in out
     assert out.splitlines()[-1] == "[]"
 
 

@@ -6,7 +6,9 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
 
 import gradsurgery as gs
 from gradsurgery.lab.cli.field_docs import field_docs
@@ -15,7 +17,7 @@ from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.settings import kinds_of, settings_mapping
-from gradsurgery.lab.text import number
+from gradsurgery.lab.text import number, write_setting
 
 
 def print_problems(problems: Mapping[str, Problem], console: Console) -> None:
@@ -34,14 +36,15 @@ def print_problem(problem: Problem, console: Console) -> None:
     console.print(table if table.row_count else "  none")
     console.print("\nData", style="bold")
     for line in _data(problem):
-        console.print(f"  {line}", soft_wrap=True)
+        console.print(Padding(line, (0, 0, 0, 2)))
     console.print("\nMethods (--methods)", style="bold")
     console.print(_methods(problem))
 
 
 def _print_heading(name: str, problem: Problem, console: Console) -> None:
     console.print(f"{name}: {problem.title}", style="bold")
-    console.print(f"  main: {problem.main}; aux: {problem.aux}")
+    for role, loss in problem.losses.items():
+        console.print(Padding(f"{role.lower()}: {loss}", (0, 0, 0, 2)))
 
 
 def _grids(problem: Problem) -> Table:
@@ -64,18 +67,19 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _settings(problem: Problem) -> Table:
-    """Each setting with its value at each scale and its meaning, or the values it takes if it has no docstring."""
+    """Each setting with its value at each scale and its meaning, or the values it takes if it has no docstring.
+
+    Values and meaning share a cell, so that the meaning has room on a narrow terminal.
+    """
     declared = problem.scale(None).settings
     meanings = {name: values.expected for name, values in kinds_of(declared).items()} | field_docs(type(declared))
     by_scale = [settings_mapping(scale.settings) for scale in problem.scales.values()]
-    table = Table("setting", *problem.scales, "meaning", box=None, padding=(0, 2))
+    table = Table(Column("setting", no_wrap=True), " / ".join(problem.scales), box=None, padding=(0, 2))
     for name, meaning in meanings.items():
-        table.add_row(name, *(_value(settings[name]) for settings in by_scale), meaning)
+        values = [write_setting(settings[name]) for settings in by_scale]
+        shown = " / ".join(values) if len(set(values)) > 1 else values[0]
+        table.add_row(name, Text.assemble((shown, "bold"), "  ", meaning))
     return table
-
-
-def _value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _data(problem: Problem) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NoReturn, Protocol, TypeAlias
 from rich.console import Console
 
 from gradsurgery.lab.cli import arguments, commands
+from gradsurgery.lab.cli.help_text import fit
 from gradsurgery.lab.errors import UserError
 
 Arguments: TypeAlias = argparse._ActionsContainer
@@ -20,8 +21,8 @@ _START = """get started:
   gradsurgery recommend lipschitz --allow 2%    choose λ
   gradsurgery sweep my_problem.py:smooth        the same with your problem
 
-gradsurgery COMMAND --help has the options and examples of a command. Everything is stored in ./runs, or in --folder. If
-a sweep is killed, the same command continues it."""
+gradsurgery COMMAND --help has the options and examples of a command. Everything is stored in ./runs, or in --folder.
+If a sweep is killed, the same command continues it."""
 
 _EXAMPLES = {
     "list": """
@@ -85,8 +86,8 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="gradsurgery",
-        description="Train a grid of methods and weights on a problem, compare the Pareto fronts, and choose λ.",
-        epilog=_START,
+        description=fit("Train a grid of methods and weights on a problem, compare the Pareto fronts, and choose λ."),
+        epilog=fit(_START),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -97,8 +98,8 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
             name,
             help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.{details}",
-            epilog=f"examples:{examples}",
+            description=fit(f"{summary[0].upper()}{summary[1:]}.{details}"),
+            epilog=fit(f"examples:{examples}"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         subparser.set_defaults(command=command)
