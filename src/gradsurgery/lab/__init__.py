@@ -30,8 +30,8 @@ from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat, Sw
 from gradsurgery.lab.sweep import sweep
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.analysis import Recommendation, recommend
-    from gradsurgery.lab.api import report
+    from gradsurgery.lab.analysis import Recommendation
+    from gradsurgery.lab.api import recommend, report
     from gradsurgery.lab.store import Store
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
     "sweep",
 ]
 
-_LAZY = {"Recommendation": "analysis", "Store": "store", "recommend": "analysis", "report": "api"}
+_LAZY = {"Recommendation": "analysis", "Store": "store", "recommend": "api", "report": "api"}
 """These need the libraries of the extra."""
 
 

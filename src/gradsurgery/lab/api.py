@@ -1,9 +1,11 @@
-"""``lab.report``: what ``gradsurgery report`` does, as a Python call."""
+"""``lab.recommend`` and ``lab.report``: what the commands of these names do, as Python calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gradsurgery.lab.analysis import Allowance, Recommendation, advise, collect_options
 from gradsurgery.lab.find import is_reference
+from gradsurgery.lab.notebook import Recommendations, ReportPath
 from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord
@@ -23,7 +25,7 @@ def report(
             problem of this name.
 
     Returns:
-        The path of ``report.html``.
+        The path of ``report.html``. A notebook shows the page.
     """
     from gradsurgery.lab.reports import write_report  # loads matplotlib and plotly
 
@@ -35,10 +37,30 @@ def report(
         declared = find_declared(spec.problem)
     if declared is not None:
         records = judge_by(declared.objectives, records)
-    return write_report(
+    page = write_report(
         records,
         Path(folder),
         f"{spec.problem}, {spec.scale}" if title is None else title,
         draw=declared.draw if declared else None,
         about=declared.losses if declared else None,
     )
+    return ReportPath(page)
+
+
+def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
+    """For each method, the λ and ρ with the best aux among those whose main stays within the allowance.
+
+    Both are judged by the held-out losses if there are any, or by the metrics that ``@lab.problem`` names.
+
+    Args:
+        records: runs of one problem and scale; main alone (``mixed`` with λ = 0) is among them. If they have several
+            settings, such as learning rates, one of them is recommended too, and compared with the best main alone.
+        allow: how much worse main may be than main alone: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference rather than a fraction.
+
+    Returns:
+        One recommendation for each method, in the order of their aux, the best first. A notebook
+        shows the best as code.
+    """
+    advice = advise(collect_options(records), Allowance(allow, absolute))
+    return Recommendations(advice.recommendations, advice)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import Allowance, advise, collect_options, recommend
+from gradsurgery.lab import recommend
+from gradsurgery.lab.analysis import Allowance, advise, collect_options
 from gradsurgery.lab.objective import judge_by, read_objectives, recorded_objectives
 from tests.lab.analysis.synthetic_runs import ending
 

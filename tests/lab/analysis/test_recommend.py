@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import gradsurgery as gs
-from gradsurgery.lab.analysis import recommend
+from gradsurgery.lab import recommend
 from tests.lab.analysis.synthetic_runs import ending
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import recommend
+from gradsurgery.lab import recommend
 from gradsurgery.lab.reports import write_report
 from gradsurgery.lab.reports.allowances import ALLOWANCES
 from tests.browser import CHROMIUM, launch

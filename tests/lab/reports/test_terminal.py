@@ -102,3 +102,16 @@ def test_main_alone_that_ends_at_0_says_why_there_is_no_recommendation():
     assert recommendation_lines(records) == [
         "No recommendation: main alone ends with main = 0, so the allowance must be a difference, such as 0.01."
     ]
+
+
+def test_sentences_are_broken_between_words_on_a_terminal():
+    console = Console(file=StringIO(), width=40, force_terminal=True, color_system=None)
+    print_recommendations([ending("mixed", lam, 1.0, 9.0 - lam) for lam in (0.0, 0.1)], console)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert lines[:4] == [
+        "If main may be 2 % worse than main alone",
+        "(training losses):",
+        "  mixed, λ = 0.1: main +0.0 %, aux −1.1",
+        "  % (one seed: no verdict)",
+    ]
+    assert lines[-1] == "gs.mixed(lam=0.1)"

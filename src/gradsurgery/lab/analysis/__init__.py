@@ -23,7 +23,7 @@ from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interv
 from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences, progress_sentences
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
-from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise, recommend
+from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise
 from gradsurgery.lab.analysis.series import (
     LOSSES,
     SPLITS,
@@ -83,7 +83,6 @@ __all__ = [
     "main_alone",
     "outcome_sentences",
     "progress_sentences",
-    "recommend",
     "splits_with_points",
     "variant_of",
 ]

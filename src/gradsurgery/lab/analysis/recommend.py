@@ -11,10 +11,10 @@ import gradsurgery as gs
 from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
-from gradsurgery.lab.analysis.options import Option, Options, collect_options
+from gradsurgery.lab.analysis.options import Option, Options
 from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
 from gradsurgery.lab.lam import Lam, lam_number
-from gradsurgery.lab.run import RunRecord, Setting
+from gradsurgery.lab.run import Setting
 from gradsurgery.lab.text import write_setting
 
 
@@ -79,23 +79,6 @@ class Advice:
         if left := self.options.unfinished:
             reasons.append(f"{left} run{'s are' if left > 1 else ' is'} still to come")
         return ", and ".join(reasons)
-
-
-def recommend(records: Iterable[RunRecord], allow: float = 0.02, *, absolute: bool = False) -> list[Recommendation]:
-    """For each method, the λ and ρ with the best aux among those whose main stays within the allowance.
-
-    Both are judged by the held-out losses if there are any, or by the metrics that ``@lab.problem`` names.
-
-    Args:
-        records: runs of one problem and scale; main alone (``mixed`` with λ = 0) is among them. If they have several
-            settings, such as learning rates, one of them is recommended too, and compared with the best main alone.
-        allow: how much worse main may be than main alone: 0.02 for 2 %.
-        absolute: whether ``allow`` is a difference rather than a fraction.
-
-    Returns:
-        One recommendation for each method, in the order of their aux, the best first.
-    """
-    return list(advise(collect_options(records), Allowance(allow, absolute)).recommendations)
 
 
 def advise(options: Options, allowance: Allowance) -> Advice:

@@ -53,11 +53,16 @@ def page_answers(records: Sequence[RunRecord]) -> Answers | None:
     """The answers for a page; None for runs without main alone, for which nobody expects one."""
     try:
         options = collect_options(records)
-        answers = [_answer(advise(options, Allowance(allow))) for allow in ALLOWANCES]
+        return write_answers([advise(options, Allowance(allow)) for allow in ALLOWANCES])
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return Answers(reason=str(error)) if has_main_alone else None
-    return Answers(answers, options.main.name, options.data)
+
+
+def write_answers(advice: Sequence[Advice]) -> Answers:
+    """The answers for some allowances of the same runs, at least one."""
+    options = advice[0].options
+    return Answers(list(map(_answer, advice)), options.main.name, options.data)
 
 
 def _answer(advice: Advice) -> Answer:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -78,10 +79,8 @@ def print_recommendations(
         return
     options = advice.options
     _print(console, f"If {options.main.name} may be {advice.allowance} worse than main alone ({options.data}):")
-    for recommendation in advice.recommendations:
-        _print(console, f"  {recommendation.text}")
-    for hint in advice.hints:
-        _print(console, f"  {hint}")
+    for text in (*(each.text for each in advice.recommendations), *advice.hints):
+        _print(console, text, indent=2)
     _print_answer(advice, console)
 
 
@@ -90,8 +89,12 @@ def _print_answer(advice: Advice, console: Console) -> None:
     for sentence in filter(None, (advice.verdict.text, describe_provisional(advice), describe_gain(advice))):
         _print(console, sentence)
     if advice.best is not None:
-        _print(console, advice.best.code, style="bold")
+        console.print(Text(advice.best.code, style="bold"), soft_wrap=True)  # one line, to be copied
 
 
-def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True)
+def _print(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+    """Print a sentence: broken between words on a terminal, one line in a file."""
+    if console.is_terminal:
+        console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+    else:
+        console.print(Text(f"{' ' * indent}{text}", style=style), soft_wrap=True)

@@ -12,6 +12,7 @@ from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
 from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.notation import parse_numbers
+from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
@@ -71,10 +72,12 @@ def sweep(
 
     Returns:
         The records of all runs of the grid, done or failed. Of processes that train together, only the first has any.
+        A notebook shows which method and λ to use.
     """
     with require_extra():
         from rich.console import Console
 
+        from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
         from gradsurgery.lab.sweep.train import RayCluster, train_grid
 
@@ -91,7 +94,7 @@ def sweep(
     if gpus_per_run and not ray:
         raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
     console = console or Console(markup=False, highlight=False, emoji=False, quiet=quiet)
-    with ProgressBar(console) as bar:
+    with NotebookBar() if console.is_jupyter and not console.quiet else ProgressBar(console) as bar:
         records = train_grid(
             declared,
             runs,
@@ -105,7 +108,7 @@ def sweep(
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
         )
-    return judge_by(declared.objectives, records)
+    return Records(judge_by(declared.objectives, records))
 
 
 def plan_runs(
