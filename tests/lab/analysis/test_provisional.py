@@ -37,6 +37,14 @@ def test_the_reason_is_named(records, reason):
     assert provisional(records) == reason
 
 
+def test_a_lam_with_one_lucky_seed_does_not_replace_those_with_three():
+    lucky = ending("bloop", 0.2, 1.0, 1.0)
+    by_method = collect_options([*grid(range(3)), lucky]).by_method
+    assert [option.lam for option in by_method["bloop"]] == [0.1]
+    by_method = collect_options([*grid(range(2)), lucky]).by_method  # the second seed may be in training
+    assert [option.lam for option in by_method["bloop"]] == [0.1, 0.2]
+
+
 def test_a_lam_that_was_stopped_is_neither_recommended_nor_missing():
     stopped = replace(ending("bloop", 1.0, 9.0, 1.0), status="stopped")
     options = collect_options([*grid(range(3)), stopped])

@@ -90,7 +90,8 @@ class Options:
 def collect_options(records: Iterable[RunRecord]) -> Options:
     """Compare each method, λ, ρ and settings with main alone.
 
-    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged, failed or was stopped.
+    λ = 0 is not an option: it is main alone. Nor is a λ at which any run diverged, failed or was stopped, or one that
+    lacks more than one of the seeds of the method's other λ: its numbers would win by noise.
 
     Raises:
         ValueError: if the runs differ in problem or scale, or if there is no finished run of main alone or of any
@@ -123,8 +124,13 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
             options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux))
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
-    seeds_differ = _seeds_differ(alone, by_method)
-    return Options(split, *pair, by_method, tried, seeds_differ, unfinished_runs(records))
+    compared = {method: _with_most_seeds(options) for method, options in by_method.items()}
+    return Options(split, *pair, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records))
+
+
+def _with_most_seeds(options: Sequence[Option]) -> list[Option]:
+    most = max((option.main.seeds for option in options), default=0)
+    return [option for option in options if option.main.seeds >= most - 1]
 
 
 def _choose_metrics(records: Sequence[RunRecord]) -> tuple[str, Pair]:
