@@ -180,3 +180,11 @@ def test_problems_are_light_to_import():
     load = "from gradsurgery import lab; [lab.find_problem(name) for name in lab.installed_problems()]"
     code = f"import sys; {load}; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_each_combination_of_settings_has_the_whole_grid_and_main_alone():
+    grid = {"methods": ["mixed", "bloop"], "lams": (0.1,), "seeds": (0,), "main_alone": True}
+    runs = specs(problem("lipschitz"), "demo", settings={"learning_rate": [0.1, 0.3]}, **grid)
+    found = [(run.settings["learning_rate"], run.method, run.lam) for run in runs]
+    grid_of_one = [("mixed", 0.1), ("bloop", 0.1), ("mixed", 0.0)]
+    assert sorted(found) == sorted((rate, *each) for rate in (0.1, 0.3) for each in grid_of_one)

@@ -6,7 +6,18 @@ from typing import Annotated
 import pytest
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat, Switch, Text, Whole, one_of, override
+from gradsurgery.lab.settings import (
+    Count,
+    CountOrZero,
+    Name,
+    PositiveFloat,
+    Switch,
+    Text,
+    Whole,
+    combine,
+    one_of,
+    override,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +36,11 @@ class Settings:
             raise UserError(f"warmup must be at most epochs, but got {self.warmup} and {self.epochs}")
 
 
+def change(settings, changes):
+    (combination,) = combine(settings, changes, "toy")
+    return override(settings, combination)
+
+
 def test_text_takes_the_type_of_its_field():
     changes = {
         "epochs": "5",
@@ -36,16 +52,16 @@ def test_text_takes_the_type_of_its_field():
         "blocks": "3,4",
         "split": "test",
     }
-    changed = override(Settings(), changes, "toy")
+    changed = change(Settings(), changes)
     expected = {"epochs": 5, "warmup": 0, "rate": 1e-3, "sharded": True, "data": "foo", "size": 8, "blocks": "3,4"}
     assert changed == {**expected, "split": "test"}
     for two in ("2", 2):
-        assert type(override(Settings(), {"rate": two}, "toy")["rate"]) is float
+        assert type(change(Settings(), {"rate": two})["rate"]) is float
 
 
 def test_values_stay_values():
     values = {"epochs": 5, "rate": 1e-3, "sharded": True, "data": "5"}
-    changed = override(Settings(), values, "toy")
+    changed = change(Settings(), values)
     assert {name: (value, type(value)) for name, value in changed.items() if name in values} == {
         name: (value, type(value)) for name, value in values.items()
     }
@@ -57,14 +73,14 @@ def test_values_stay_values():
 )
 def test_a_value_of_another_type_is_one_sentence(name, value):
     with pytest.raises(UserError, match=f"the setting {name} must be a?.*, but got {value!r}"):
-        override(Settings(), {name: value}, "toy")
+        change(Settings(), {name: value})
 
 
 def test_settings_may_be_a_dict():
     defaults = {"epochs": 3, "rate": 0.1, "fast": True, "note": "a"}
-    assert override(defaults, {"epochs": "5", "fast": "false"}, "toy") == {**defaults, "epochs": 5, "fast": False}
+    assert change(defaults, {"epochs": "5", "fast": "false"}) == {**defaults, "epochs": 5, "fast": False}
     with pytest.raises(UserError, match="the setting epochs must be a whole number, but got 'many'"):
-        override(defaults, {"epochs": "many"}, "toy")
+        change(defaults, {"epochs": "many"})
 
 
 @pytest.mark.parametrize(
@@ -87,16 +103,44 @@ def test_settings_may_be_a_dict():
 )
 def test_a_value_that_is_not_allowed_is_one_sentence(name, text, expected):
     with pytest.raises(UserError) as raised:
-        override(Settings(), {name: text}, "toy")
+        change(Settings(), {name: text})
     assert str(raised.value) == f"the setting {name} must be {expected}, but got {text!r}"
 
 
 def test_an_unknown_setting_names_the_nearest():
     with pytest.raises(UserError, match=r"there is no setting 'epoch' of toy: did you mean epochs\?"):
-        override(Settings(), {"epoch": "3"}, "toy")
+        change(Settings(), {"epoch": "3"})
 
 
 def test_settings_are_checked_together():
     with pytest.raises(UserError, match="warmup must be at most epochs, but got 4 and 3"):
-        override(Settings(), {"warmup": "4"}, "toy")
-    assert override(Settings(), {"warmup": "4", "epochs": "4"}, "toy")["warmup"] == 4
+        change(Settings(), {"warmup": "4"})
+    assert change(Settings(), {"warmup": "4", "epochs": "4"})["warmup"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "values"),
+    [
+        ("rate", "0.1,0.3", [0.1, 0.3]),
+        ("rate", [0.1, "0.3"], [0.1, 0.3]),
+        ("rate", "0.1, 0.1", [0.1]),
+        ("split", "train,test", ["train", "test"]),
+        ("blocks", "3,4", ["3,4"]),
+        ("blocks", ["3,4", "1"], ["3,4", "1"]),
+        ("data", "a,b", ["a,b"]),
+        ("sharded", "true,false", [True, False]),
+    ],
+)
+def test_several_values_are_swept_unless_the_text_is_one_value(name, choices, values):
+    assert list(combine(Settings(), {name: choices}, "toy")) == [{name: value} for value in values]
+
+
+def test_settings_are_combined():
+    combinations = list(combine({"rate": 0.1, "steps": 3}, {"rate": [0.1, 0.3], "steps": "1,2"}, "toy"))
+    assert [tuple(each.values()) for each in combinations] == [(0.1, 1), (0.1, 2), (0.3, 1), (0.3, 2)]
+
+
+@pytest.mark.parametrize("choices", ["0.1,many", "0.1,", [], [0.1, None]])
+def test_a_bad_value_among_several_is_one_sentence(choices):
+    with pytest.raises(UserError, match="the setting rate must"):
+        list(combine(Settings(), {"rate": choices}, "toy"))

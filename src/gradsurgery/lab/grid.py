@@ -1,6 +1,6 @@
 """Expand a grid of methods, λ, ρ and seeds into runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -9,8 +9,8 @@ from gradsurgery.lab.lam import Lam, has_weight, lam_number, with_number
 from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method
 from gradsurgery.lab.notation import parse_lams
 from gradsurgery.lab.problem import Problem, Scale
-from gradsurgery.lab.run import RunSpec, Setting
-from gradsurgery.lab.settings import override
+from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.settings import Choices, combine, override
 from gradsurgery.relative import relative
 
 
@@ -62,7 +62,7 @@ def specs(
     lams: Sequence[Lam] | None = None,
     rhos: Sequence[float] | None = None,
     seeds: Sequence[float] | None = None,
-    settings: Mapping[str, Setting] | None = None,
+    settings: Choices | None = None,
     main_alone: bool = False,
 ) -> list[RunSpec]:
     """List the runs of a sweep, method by method. Arguments that are None come from the scale.
@@ -71,8 +71,9 @@ def specs(
     those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
     methods project on the current gradient.
 
-    With ``main_alone``, runs of main alone (mixed with λ = 0) are added, one for each seed and once for all methods, if
-    the problem can be trained that way.
+    Settings with several values are swept, too: each combination has the whole grid. With ``main_alone``, runs of main
+    alone (mixed with λ = 0) are added, one for each seed and combination, once for all methods, if the problem can be
+    trained that way.
     """
     scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
@@ -87,11 +88,11 @@ def specs(
         raise UserError(f"lam has no effect on {', '.join(names)}: leave it out")
     if rhos and not (problem.uses_rho and any(has_hyperparameter(name, "rho") for name in names)):
         raise UserError(f"rho has no effect on {problem.name} with {', '.join(names)}: leave it out")
-    changes = settings or {}
-    run_settings = override(defaults.settings_for(changes), changes, problem.name)
+    combinations = combine(defaults.settings, settings or {}, problem.name)
+    all_settings = [override(defaults.settings_for(changes), changes) for changes in combinations]
 
     runs = []
-    for name in names:
+    for run_settings, name in product(all_settings, names):
         method_lams = all_lams if has_hyperparameter(name, "lam") else (None,)
         method_rhos: Sequence[float | None] = ()
         if rhos is not None and has_hyperparameter(name, "rho"):
@@ -107,7 +108,11 @@ def specs(
                 raise UserError(str(error)) from error
             runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, run_settings))
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
-        runs += [RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings) for seed in all_seeds]
+        runs += [
+            RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings)
+            for run_settings in all_settings
+            for seed in all_seeds
+        ]
     return list({run.key: run for run in runs}.values())
 
 

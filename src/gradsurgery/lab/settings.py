@@ -7,13 +7,15 @@
         data: Annotated[str, one_of("digits", "mnist")]
 
 An instance is one scale of the problem. ``--set NAME=VALUE`` and ``sweep(settings=...)`` replace values: their kinds
-check them, and ``__post_init__`` of the dataclass checks fields against each other.
+check them, and ``__post_init__`` of the dataclass checks fields against each other. Several values of a setting are
+swept: ``--set learning_rate=0.1,0.3`` or ``settings={"learning_rate": [0.1, 0.3]}``.
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, get_type_hints
 
 from gradsurgery.lab.errors import UserError, unknown
@@ -108,6 +110,9 @@ PositiveFloat: TypeAlias = Annotated[float, Number(positive=True)]
 Switch: TypeAlias = Annotated[bool, TrueOrFalse()]
 Name: TypeAlias = Annotated[str, Text()]
 
+Choices: TypeAlias = Mapping[str, Setting | Sequence[Setting]]
+"""Name -> a value, or several to sweep over."""
+
 _BY_TYPE: dict[Any, Kind] = {
     bool: TrueOrFalse(),
     int: Whole(least=None, most=None),
@@ -137,25 +142,58 @@ def _kind_of(hint: Any, value: Setting) -> Kind:
     return kind
 
 
-def override(
-    settings: "DataclassInstance | Mapping[str, Setting]", changes: Mapping[str, Setting], problem: str
-) -> dict[str, Setting]:
-    """All settings by name, with some replaced.
+def read_choices(kind: Kind, choices: Setting | Sequence[Setting]) -> list[Setting]:
+    """The values of a setting: several from a list or from text with commas, unless such text is one value.
+
+    Example:
+        >>> read_choices(Number(), "0.1,0.3"), read_choices(Text(), "a,b"), read_choices(Text(), ["a,b", "c"])
+        ([0.1, 0.3], ['a,b'], ['a,b', 'c'])
+    """
+    if not isinstance(choices, str):
+        values = [choices] if isinstance(choices, Setting) else choices
+    elif _allows(kind, choices):
+        values = [choices]
+    else:
+        values = [part.strip() for part in choices.split(",")]
+    return list(dict.fromkeys(kind.read(value) for value in values))
+
+
+def _allows(kind: Kind, value: Setting) -> bool:
+    try:
+        kind.read(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def combine(
+    settings: "DataclassInstance | Mapping[str, Setting]", changes: Choices, problem: str
+) -> Iterable[dict[str, Setting]]:
+    """All combinations of the changes, each a value by name.
 
     Args:
         settings: the settings of a scale.
-        changes: name -> value, or its text.
+        changes: the values of each setting to change.
         problem: the problem's name, for error messages.
     """
     kinds = kinds_of(settings)
-    values: dict[str, Any] = {}
-    for name, value in changes.items():
+    values: dict[str, list[Setting]] = {}
+    for name, choices in changes.items():
         if name not in kinds:
             raise unknown("setting", name, kinds, where=f"of {problem}")
         try:
-            values[name] = kinds[name].read(value)
+            values[name] = read_choices(kinds[name], choices)
         except (TypeError, ValueError) as error:
-            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {value!r}") from error
+            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {choices!r}") from error
+        if not values[name]:
+            raise UserError(f"the setting {name} must have at least one value; got none")
+    return (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))
+
+
+def override(
+    settings: "DataclassInstance | Mapping[str, Setting]", changes: Mapping[str, Setting]
+) -> dict[str, Setting]:
+    """All settings by name, with some replaced; the dataclass checks them against each other."""
     if isinstance(settings, Mapping):
-        return {**settings, **values}
-    return asdict(replace(settings, **values))
+        return {**settings, **changes}
+    return asdict(replace(settings, **changes))

@@ -163,3 +163,11 @@ def test_a_good_sweep_has_no_hints():
 def test_a_larger_lam_that_diverged_was_tried():
     records = [ending("mixed", lam, 1.0, 1 / (1 + lam)) for lam in (0.0, 0.1, 1.0)]
     assert advise(collect_options([*records, ending("mixed", 10.0, float("nan"), 0.0)]), Allowance(0.02)).hints == ()
+
+
+def test_a_rival_with_a_better_aux_is_decided_by_its_main():
+    """The rival's main may be within the allowance: more seeds must tell that, its aux is clear."""
+    rival = [ending("mixed", 0.3, main, 2.0 + 0.01 * seed, seed) for seed, main in enumerate((1.0, 1.03, 1.06))]
+    found = verdict([*two_methods([4, 4.1, 4.2], [8, 8.1, 8.2]), *rival])
+    assert found.winner is None
+    assert found.seeds_needed > 3

@@ -137,7 +137,8 @@ def _judge(
         for method, candidates in options.by_method.items()
         if method != first.method
     }
-    return compare_best(chosen[first.method], _helpful_within(options.by_method[first.method], allowance), rivals)
+    own = _helpful_within(options.by_method[first.method], allowance)
+    return compare_best(chosen[first.method], own, rivals, allowance)
 
 
 def _helpful_within(candidates: Iterable[Option], allowance: Allowance) -> list[Option]:

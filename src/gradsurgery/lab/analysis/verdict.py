@@ -12,6 +12,8 @@ best of many noisy numbers is good by chance. So a method wins only if
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.interval import CONFIDENCE, MAX_SEEDS
 from gradsurgery.lab.analysis.options import Option
 
@@ -27,13 +29,16 @@ class Verdict:
     """How many seeds with this spread would decide; None if the method wins already, or if nobody can say."""
 
 
-def compare_best(best: Option, own: Sequence[Option], rivals: Mapping[str, Sequence[Option]]) -> Verdict:
+def compare_best(
+    best: Option, own: Sequence[Option], rivals: Mapping[str, Sequence[Option]], allowance: Allowance
+) -> Verdict:
     """Whether the best option of one method beats all options of the others.
 
     Args:
         best: the recommended option of the method with the best aux.
         own: all options of that method within the allowance, with ``best``.
         rivals: the options of the other methods that may be within the allowance.
+        allowance: the allowance.
     """
     name = best.aux.objective.name
     against = [(option, best.aux.against(option.aux)) for options in rivals.values() for option in options]
@@ -49,10 +54,17 @@ def compare_best(best: Option, own: Sequence[Option], rivals: Mapping[str, Seque
     comparison = f"its {name} against {closest.name}: {change.describe()}"
     if all(change.is_better(confidence) for _, change in against):
         return Verdict(f"{best.method} wins ({comparison}).", best.method)
-    needed = [change.seeds_to_decide(confidence) for _, change in against]
+    needed = [_seeds_to_decide(option, change, confidence, allowance) for option, change in against]
     seeds = None if None in needed else max(filter(None, needed))
     text = f"Undecided between {best.method} and {closest.method} ({comparison}). {describe_seeds(seeds)}"
     return Verdict(text, seeds_needed=seeds)
+
+
+def _seeds_to_decide(rival: Option, change: Change, confidence: float, allowance: Allowance) -> int | None:
+    """How many seeds would tell that the rival has a worse aux or, if it has a better one, where its main is."""
+    if change.effect().mean <= 0:
+        return change.seeds_to_decide(confidence)
+    return rival.main.seeds_within(allowance.limit, absolute=allowance.absolute)
 
 
 def describe_seeds(seeds: int | None) -> str:

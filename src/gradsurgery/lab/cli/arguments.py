@@ -59,12 +59,17 @@ def split_names(text: str) -> list[str]:
     return [item for item in map(str.strip, text.split(",")) if item]
 
 
-def parse_settings(items: Sequence[str]) -> dict[str, str]:
-    """``--set NAME=VALUE``, given any number of times."""
-    settings = {}
+def parse_settings(items: Sequence[str]) -> dict[str, str | list[str]]:
+    """``--set NAME=VALUE``, given any number of times; a name that is given again has several values.
+
+    Example:
+        >>> parse_settings(["rate=0.1,0.3", "name=a", "name=b"])
+        {'rate': '0.1,0.3', 'name': ['a', 'b']}
+    """
+    values: dict[str, list[str]] = {}
     for item in items:
         name, equals, value = item.partition("=")
         if not equals:
             raise UserError(f"a setting is given as NAME=VALUE, but got {item!r}")
-        settings[name] = value
-    return settings
+        values.setdefault(name, []).append(value)
+    return {name: of_name[0] if len(of_name) == 1 else of_name for name, of_name in values.items()}

@@ -54,7 +54,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     grid |= {"scale": options.scale, "settings": parse_settings(options.set)}
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
-        swept = stored_sweep(options.folder, find_problem(options.problem), records[0].spec)
+        swept = stored_sweep(options.folder, find_problem(options.problem), records)
         _write_report(swept, options.folder / "report", console)
         raise_if_failed(records)
 
@@ -93,7 +93,8 @@ def report(options: argparse.Namespace, console: Console) -> None:
     from gradsurgery.lab.reports import write_index
 
     scales = split_names(options.scale) if options.scale else ()
-    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales)]
+    settings = parse_settings(options.set)
+    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales, settings)]
     folder = options.folder / "report"
     reports = {}
     for stored in sweeps:
@@ -130,7 +131,8 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
     from gradsurgery.lab.reports import print_recommendations
 
     allow, absolute = options.allow
-    sweeps = select_sweeps(options.folder, options.problem, [options.scale] if options.scale else ())
+    scales = [options.scale] if options.scale else ()
+    sweeps = select_sweeps(options.folder, options.problem, scales, parse_settings(options.set))
     for stored in sweeps:
         try:
             if len(sweeps) > 1:

@@ -40,6 +40,7 @@ _EXAMPLES = {
   gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
+  gradsurgery sweep lipschitz --set learning_rate=0.001,0.003  one answer across both
   gradsurgery sweep my_problem.py:smooth                      your problem, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1
@@ -52,12 +53,15 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
   gradsurgery report mine                                     runs that your own script stored with lab.Store""",
     "recommend": """
   gradsurgery recommend lipschitz --allow 2%      main may be 2 % worse than with λ = 0
-  gradsurgery recommend lipschitz --allow 0.01    main may be worse by 0.01""",
+  gradsurgery recommend lipschitz --allow 0.01    main may be worse by 0.01
+  gradsurgery recommend lipschitz --set learning_rate=0.001,0.003    one answer across both""",
     "export": """
   gradsurgery export lipschitz runs.parquet       one row per run and step; pandas.read_parquet reads it
   gradsurgery export lipschitz runs.csv
   gradsurgery export lipschitz events --tensorboard""",
 }
+
+_CHOICES = "only runs with this value of a setting; NAME=VALUE,VALUE compares several values in one answer"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -164,6 +168,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
     add_problem_argument(report, several=True)
     report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
+    add_set_argument(report, _CHOICES)
     add_folder_argument(report)
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
@@ -176,6 +181,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
         help="how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
     )
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
+    add_set_argument(recommend, _CHOICES)
     add_folder_argument(recommend)
 
     export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
@@ -200,6 +206,11 @@ def add_folder_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs"), help="where runs and reports are stored (default: ./runs)"
     )
+
+
+def add_set_argument(parser: Arguments, meaning: str) -> None:
+    """Add ``--set``."""
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=meaning)
 
 
 def add_data_argument(parser: Arguments) -> None:
@@ -228,9 +239,7 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that train."""
     problem = parser.add_argument_group("problem")
     problem.add_argument("--scale", help="demo (default), laptop or paper; your own problem has one scale, default")
-    problem.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting; may be repeated"
-    )
+    add_set_argument(problem, "change a setting; may be repeated. NAME=VALUE,VALUE sweeps over several values")
     add_data_argument(problem)
     add_folder_argument(parser)
     training = parser.add_argument_group("training")

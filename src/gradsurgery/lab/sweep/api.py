@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from gradsurgery.lab.notation import parse_numbers
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import judge_by
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.settings import Choices
 from gradsurgery.method import Method
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def sweep(
     lams: str | Sequence[Lam] | None = None,
     rhos: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
-    settings: Mapping[str, Setting] | None = None,
+    settings: Choices | None = None,
     scale: str | None = None,
     main_alone: bool = True,
     workers: int | None = None,
@@ -56,7 +57,7 @@ def sweep(
             ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
         seeds: the seeds, as numbers or as text.
-        settings: settings to change, by name.
+        settings: settings to change, by name; a list of values is swept, such as ``{"learning_rate": [0.1, 0.3]}``.
         scale: a scale of the problem; by default its first.
         main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need.
         workers: processes that share the runs; by default one per core or accelerator. 0 trains in this process and
@@ -118,7 +119,7 @@ def plan_runs(
     lams: str | Sequence[Lam] | None = None,
     rhos: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
-    settings: Mapping[str, Setting] | None = None,
+    settings: Choices | None = None,
     scale: str | None = None,
     main_alone: bool = True,
 ) -> tuple[Problem, list[RunSpec], int | None]:
@@ -138,4 +139,6 @@ def plan_runs(
         settings=settings,
         main_alone=main_alone,
     )
+    if grid.limit is not None and len({repr(run.settings) for run in runs}) > 1:
+        raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
     return declared, runs, grid.limit
