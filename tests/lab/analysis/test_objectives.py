@@ -59,7 +59,7 @@ def test_more_is_better_in_the_verdict_too():
     advice = advise(collect_options(records), Allowance(0.02))
     assert advice.verdict.winner == "bloop"
     assert advice.verdict.text.startswith("bloop wins (its bleu against mixed, λ = 0.1: +33.3 %")
-    assert advice.options.data == "accuracy and bleu"
+    assert advice.options.criteria.data == "accuracy and bleu"
 
 
 def test_the_seeds_that_a_maximised_metric_needs_are_counted_from_its_limit():

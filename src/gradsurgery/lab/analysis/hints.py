@@ -14,20 +14,21 @@ def hints(options: Options, best: Option | None) -> Iterator[str]:
         options: all options.
         best: the recommended one; None if there is none.
     """
+    aux = options.criteria.aux.name
     if not options.seeds_differ:
         yield "All seeds gave the same numbers: is the seed used?"
     all_options = [option for candidates in options.by_method.values() for option in candidates]
     if all_options and all(option.aux.excess(absolute=True).mean >= 0 for option in all_options):
-        yield f"No λ improves {options.aux.name}: does the method get the right loss?"
+        yield f"No λ improves {aux}: does the method get the right loss?"
     if best is None or best.lam is None:
         return
     of_method = [option for option in options.by_method[best.method] if option.lam is not None]
     if best.main.seeds > 1 and len(of_method) > 1 and options.seeds_differ and _is_plateau(best, of_method):
         lams = sorted(lam_number(option.lam) for option in of_method if option.lam is not None)
         name, ends = lam_name(best.lam), f"{number(lams[0])} to {number(lams[-1])}"
-        yield f"{best.method} has the same {options.aux.name} from {name} = {ends}, within the spread over seeds."
+        yield f"{best.method} has the same {aux} from {name} = {ends}, within the spread over seeds."
     elif lam_number(best.lam) == max(map(lam_number, options.tried[best.method])) and len(of_method) > 1:
-        yield f"The best λ of {best.method} is the largest tried: a larger one may improve {options.aux.name} further."
+        yield f"The best λ of {best.method} is the largest tried: a larger one may improve {aux} further."
 
 
 def _is_plateau(best: Option, options: list[Option]) -> bool:

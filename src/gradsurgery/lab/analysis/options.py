@@ -5,26 +5,25 @@ the problem has any, or on the metrics that the user names. If the runs have sev
 each method may choose among them, and so may main alone: all options are compared with its best.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.conditions import differing_settings
+from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed
 from gradsurgery.lab.analysis.outcomes import unfinished_runs
 from gradsurgery.lab.analysis.pareto import Point
 from gradsurgery.lab.analysis.series import best_alone, check_origin, is_main_alone
+from gradsurgery.lab.analysis.variant import option_of
 from gradsurgery.lab.lam import Lam, has_weight
-from gradsurgery.lab.objective import Objective, recorded_objectives
+from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.text import hyperparameters
 
 Ends: TypeAlias = dict[int, Point | None]
 """Seed -> the final values of both metrics, None unless they are finite."""
-Pair: TypeAlias = tuple[Objective, Objective]
-"""Main's metric and aux's."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,7 @@ def describe_changes(main: Change, aux: Change, *, absolute: bool = False) -> st
 class Options:
     """All options of a sweep."""
 
-    split: str
-    """Whether losses are on ``test`` or ``train`` data."""
-    main: Objective
-    aux: Objective
+    criteria: Criteria
     by_method: Mapping[str, Sequence[Option]]
     """In the order of the runs. Empty for a method that diverged, failed or was stopped at every λ."""
     tried: Mapping[str, Sequence[Lam]]
@@ -77,14 +73,6 @@ class Options:
     """False if there are several seeds and all gave the same numbers."""
     unfinished: int
     """How many runs are still to be trained."""
-
-    @property
-    def data(self) -> str:
-        """What is compared: ``held-out losses``, ``training losses``, or the metrics that the user names."""
-        where = {"test": "held-out", "train": "training"}[self.split]
-        if self.main.is_loss and self.aux.is_loss:
-            return f"{where} losses"
-        return " and ".join(f"{where} {each.name}" if each.is_loss else each.name for each in (self.main, self.aux))
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:
@@ -100,14 +88,14 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     records = list(records)
     check_origin(records)
     ended = [record for record in records if record.status != "running"]
-    split, pair = _choose_metrics(ended)
-    groups = _group_runs(ended, pair)
+    criteria = choose_criteria(ended)
+    groups = _group_runs(ended, criteria)
     alone = best_alone(
         ({seed: end for seed, end in ends.items() if end} for spec, ends in groups if is_main_alone(spec)),
-        sign=-1 if pair[0].maximise else 1,
+        sign=-1 if criteria.main.maximise else 1,
     )
     if not alone:
-        raise ValueError(_describe_missing_alone(ended, pair))
+        raise ValueError(_describe_missing_alone(ended, criteria))
     names = differing_settings(ended)
     by_method: dict[str, list[Option]] = {}
     tried: dict[str, list[Lam]] = {}
@@ -119,13 +107,14 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
             tried.setdefault(spec.method, []).append(spec.lam)
         ends = {seed: end for seed, end in by_seed.items() if end and seed in alone}
         if ends and None not in by_seed.values():
-            main, aux = (_compare(objective, ends, alone, index) for index, objective in enumerate(pair))
+            main = _compare(criteria.main, ends, alone, 0)
+            aux = _compare(criteria.aux, ends, alone, 1)
             settings = {name: spec.settings[name] for name in names if name in spec.settings}
             options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux))
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
     compared = {method: _with_most_seeds(options) for method, options in by_method.items()}
-    return Options(split, *pair, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records))
+    return Options(criteria, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records))
 
 
 def _with_most_seeds(options: Sequence[Option]) -> list[Option]:
@@ -133,41 +122,18 @@ def _with_most_seeds(options: Sequence[Option]) -> list[Option]:
     return [option for option in options if option.main.seeds >= most - 1]
 
 
-def _choose_metrics(records: Sequence[RunRecord]) -> tuple[str, Pair]:
-    """The user's metrics or the losses; held-out losses if any run has them."""
-    named = recorded_objectives(records)
-    pairs: dict[str, Pair] = {
-        split: (
-            named.get("main", Objective(f"main_{split}")),
-            named.get("aux", Objective(f"aux_{split}")),
-        )
-        for split in ("test", "train")
-    }
-    split = next((split for split, pair in pairs.items() if any(_end(each, pair) for each in records)), "train")
-    return split, pairs[split]
-
-
-def _end(record: RunRecord, pair: Pair) -> Point | None:
-    """Both metrics in the last row that has them; None if the run did not finish or they are not finite."""
-    main, aux = (objective.metric for objective in pair)
-    rows = (row for row in reversed(record.metrics) if main in row and aux in row)
-    row = next(rows, None) if record.status == "done" else None
-    return (row[main], row[aux]) if row and math.isfinite(row[main]) and math.isfinite(row[aux]) else None
-
-
-def _group_runs(records: Iterable[RunRecord], pair: Pair) -> list[tuple[RunSpec, Ends]]:
+def _group_runs(records: Iterable[RunRecord], criteria: Criteria) -> list[tuple[RunSpec, Ends]]:
     """For each method, λ, ρ and settings: its first spec, and how its runs ended."""
-    groups: dict[tuple[object, ...], tuple[RunSpec, Ends]] = {}
+    groups: dict[object, tuple[RunSpec, Ends]] = {}
     for record in records:
-        spec = record.spec
-        key = spec.method, spec.lam, spec.rho, repr(sorted(spec.settings.items()))
-        groups.setdefault(key, (spec, {}))[1][spec.seed] = _end(record, pair)
+        _, ends = groups.setdefault(option_of(record.spec), (record.spec, {}))
+        ends[record.spec.seed] = criteria.end(record)
     return list(groups.values())
 
 
-def _describe_missing_alone(records: Sequence[RunRecord], pair: Pair) -> str:
+def _describe_missing_alone(records: Sequence[RunRecord], criteria: Criteria) -> str:
     if any(record.status == "done" and record.metrics and is_main_alone(record.spec) for record in records):
-        metrics = " and ".join(objective.metric for objective in pair)
+        metrics = f"{criteria.main.metric} and {criteria.aux.metric}"
         return f"a recommendation needs a row of main alone with finite {metrics}; got none"
     return "a recommendation needs a finished run of main alone: train mixed with λ = 0"
 

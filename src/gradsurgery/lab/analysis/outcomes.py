@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gradsurgery.lab.analysis.series import SPLITS, final_point, is_main_alone, last_losses
+from gradsurgery.lab.analysis.variant import option_of
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import describe_run
 
@@ -24,14 +25,10 @@ def missing_runs(records: Sequence[RunRecord]) -> int:
     A sweep trains main alone first, so its seeds are those of the whole grid.
     """
     planned = {record.spec.seed for record in records if is_main_alone(record.spec)}
-    trained: dict[tuple[object, ...], set[int]] = {}
-    stopped = set()
+    stopped = {option_of(record.spec) for record in records if record.status == "stopped"}
+    trained: dict[object, set[int]] = {}
     for record in records:
-        spec = record.spec
-        option = spec.method, spec.lam, spec.rho, repr(sorted(spec.settings.items()))
-        trained.setdefault(option, set()).add(spec.seed)
-        if record.status == "stopped":
-            stopped.add(option)
+        trained.setdefault(option_of(record.spec), set()).add(record.spec.seed)
     return sum(len(planned - seeds) for option, seeds in trained.items() if option not in stopped)
 
 

@@ -57,8 +57,6 @@ class Advice:
     """What to train with if main may be worse than main alone by an allowance."""
 
     allowance: Allowance
-    split: str
-    """Whether losses are on ``test`` or ``train`` data."""
     recommendations: tuple[Recommendation, ...]
     """One for each method, the best aux first, those without a λ last."""
     verdict: Verdict
@@ -85,21 +83,23 @@ def advise(options: Options, allowance: Allowance) -> Advice:
     """The recommendation of each method, which of them wins, and hints for a better sweep."""
     all_options = [option for candidates in options.by_method.values() for option in candidates]
     if any(math.isnan(allowance.excess(option).mean) for option in all_options):
-        name = options.main.name
+        name = options.criteria.main.name
         raise ValueError(f"main alone ends with {name} = 0, so the allowance must be a difference, such as 0.01")
     chosen: dict[str, Option] = {}
     recommendations = []
     for method, candidates in options.by_method.items():
         if within := _helpful_within(candidates, allowance):
             chosen[method] = min(within, key=_mean_aux)
-            recommendations.append(_recommend(chosen[method], options.split, allowance))
+            recommendations.append(_recommend(chosen[method], options.criteria.split, allowance))
         else:
             text = _describe_none(method, candidates, allowance, options)
-            recommendations.append(Recommendation(method, None, None, options.split, 0, None, None, False, text))
+            recommendations.append(
+                Recommendation(method, None, None, options.criteria.split, 0, None, None, False, text)
+            )
     recommendations.sort(key=lambda each: _mean_aux(chosen[each.method]) if each.method in chosen else math.inf)
     verdict = _judge(options, recommendations, chosen, allowance)
     best = chosen.get(recommendations[0].method)
-    return Advice(allowance, options.split, tuple(recommendations), verdict, tuple(hints(options, best)), options)
+    return Advice(allowance, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 
 
 def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendation:
@@ -121,16 +121,17 @@ def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendati
 def _judge(
     options: Options, recommendations: Sequence[Recommendation], chosen: Mapping[str, Option], allowance: Allowance
 ) -> Verdict:
-    first, lead = recommendations[0], f"Undecided: {recommendations[0].method} has the best {options.aux.name}, but"
+    first, main, aux = recommendations[0], options.criteria.main.name, options.criteria.aux.name
+    lead = f"Undecided: {first.method} has the best {aux}, but"
     if len(recommendations) < 2 or first.seeds == 1:
         return Verdict()
     if not chosen:
-        return Verdict(f"No method improves {options.aux.name} within the allowance: train on main alone.")
+        return Verdict(f"No method improves {aux} within the allowance: train on main alone.")
     if not options.seeds_differ:
         return Verdict(f"{lead} all seeds gave the same numbers.")
     if not first.certain:
         needed = chosen[first.method].main.seeds_within(allowance.limit, absolute=allowance.absolute)
-        text = f"{lead} its {options.main.name} may be beyond the allowance. {describe_seeds(needed)}"
+        text = f"{lead} its {main} may be beyond the allowance. {describe_seeds(needed)}"
         return Verdict(text, seeds_needed=needed)
     rivals = {
         method: [option for option in candidates if allowance.excess(option).low <= allowance.limit]
@@ -153,7 +154,7 @@ def _mean_aux(option: Option) -> float:
 
 def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance, options: Options) -> str:
     """A sentence for a method without a recommendation."""
-    main, aux = options.main.name, options.aux.name
+    main, aux = options.criteria.main.name, options.criteria.aux.name
     if not candidates:
         return (
             f"{method}: nothing to compare, as its runs diverged, failed, stopped or have other seeds than main alone"

@@ -24,14 +24,22 @@ def loss_point(row: Metrics, split: str) -> Point:
 
 def last_losses(record: RunRecord, split: str) -> Point | None:
     """The losses in the last row that has both, finite or not; None if no row has."""
-    names = {f"main_{split}", f"aux_{split}"}
-    return next((loss_point(row, split) for row in reversed(record.metrics) if row.keys() >= names), None)
+    return _last_values(record, f"main_{split}", f"aux_{split}")
 
 
 def final_point(record: RunRecord, split: str) -> Point | None:
     """The losses at the end of a run; None if the run did not finish or its final losses are not finite."""
-    point = last_losses(record, split) if record.status == "done" else None
+    return final_values(record, f"main_{split}", f"aux_{split}")
+
+
+def final_values(record: RunRecord, main: str, aux: str) -> Point | None:
+    """Two metrics at the end of a run; None if the run did not finish or they are not finite."""
+    point = _last_values(record, main, aux) if record.status == "done" else None
     return point if point is not None and all(map(math.isfinite, point)) else None
+
+
+def _last_values(record: RunRecord, main: str, aux: str) -> Point | None:
+    return next(((row[main], row[aux]) for row in reversed(record.metrics) if main in row and aux in row), None)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gradsurgery import METHODS
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.text import number, write_setting
 from gradsurgery.relative import relative
@@ -27,6 +28,11 @@ def variant_of(spec: RunSpec) -> Variant:
     """The variant that a run belongs to."""
     settings = tuple(sorted((name, write_setting(value)) for name, value in spec.settings.items()))
     return Variant(spec.method, spec.rho, isinstance(spec.lam, relative), settings)
+
+
+def option_of(spec: RunSpec) -> tuple[Variant, Lam | None]:
+    """What runs that differ in nothing but the seed have in common."""
+    return variant_of(spec), spec.lam
 
 
 def label_variants(variants: Iterable[Variant]) -> dict[Variant, str]:

@@ -31,13 +31,13 @@ def allowance_data(
         by_allowance = [advise(options, Allowance(allow)) for allow in ALLOWANCES]
     except ValueError:
         return None
-    alone = main_alone(records, options.split).values() if options.main.is_loss else ()
+    criteria = options.criteria
+    alone = main_alone(records, criteria.split).values() if criteria.main.is_loss else ()
     mean = statistics.fmean(main for main, _ in alone) if alone else None
     return {
-        "split": options.split,
+        "split": criteria.split,
         "first": ALLOWANCES.index(FIRST),
-        "main": options.main.name,
-        "note": f"Circles: the λ recommended for this allowance, on {options.data}.",
+        "note": f"Circles: the λ recommended for this allowance, on {criteria.data}.",
         "positions": [_position(advice, groups, splits, mean) for advice in by_allowance],
     }
 

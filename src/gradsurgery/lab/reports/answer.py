@@ -61,8 +61,8 @@ def page_answers(records: Sequence[RunRecord]) -> Answers | None:
 
 def write_answers(advice: Sequence[Advice]) -> Answers:
     """The answers for some allowances of the same runs, at least one."""
-    options = advice[0].options
-    return Answers(list(map(_answer, advice)), options.main.name, options.data)
+    criteria = advice[0].options.criteria
+    return Answers(list(map(_answer, advice)), criteria.main.name, criteria.data)
 
 
 def _answer(advice: Advice) -> Answer:
@@ -85,7 +85,8 @@ def _answer(advice: Advice) -> Answer:
 
 def describe_gain(advice: Advice) -> str:
     """What the recommended method costs main and gains in aux; or that main alone is best."""
-    best, main, aux = advice.best, advice.options.main.name, advice.options.aux.name
+    best, criteria = advice.best, advice.options.criteria
+    main, aux = criteria.main.name, criteria.aux.name
     if best is None or best.main is None or best.aux is None:
         return f"Train on main alone: no λ improves {aux} if {main} may be {advice.allowance} worse."
     seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"

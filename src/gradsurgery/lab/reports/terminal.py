@@ -77,8 +77,11 @@ def print_recommendations(
         if any(main_alone(records, split) for split in SPLITS):
             _print(console, f"No recommendation: {error}.")
         return
-    options = advice.options
-    _print(console, f"If {options.main.name} may be {advice.allowance} worse than main alone ({options.data}):")
+    criteria = advice.options.criteria
+    _print(
+        console,
+        f"If {criteria.main.name} may be {advice.allowance} worse than main alone ({criteria.data}):",
+    )
     for text in (*(each.text for each in advice.recommendations), *advice.hints):
         _print(console, text, indent=2)
     _print_answer(advice, console)
