@@ -34,6 +34,11 @@ class Objective:
         """True for one of the losses that every problem has."""
         return self.metric in _LOSSES
 
+    @property
+    def sign(self) -> int:
+        """What turns the metric into a cost, of which less is better."""
+        return -1 if self.maximise else 1
+
     def __str__(self) -> str:
         return f"{'maximise' if self.maximise else 'minimise'} {self.metric}"
 

@@ -19,13 +19,13 @@ from gradsurgery.lab.analysis.compare import (
     fronts_of,
 )
 from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
+from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
 from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences, progress_sentences
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
 from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise
 from gradsurgery.lab.analysis.series import (
-    LOSSES,
     SPLITS,
     SeedGroup,
     Series,
@@ -41,13 +41,13 @@ from gradsurgery.lab.analysis.variant import Variant, variant_of
 from gradsurgery.lab.analysis.verdict import Verdict
 
 __all__ = [
-    "LOSSES",
     "SPLITS",
     "Advice",
     "Allowance",
     "BySeed",
     "Change",
     "Comparison",
+    "Criteria",
     "Estimate",
     "FrontComparison",
     "Interval",
@@ -63,6 +63,7 @@ __all__ = [
     "Variant",
     "Verdict",
     "advise",
+    "choose_criteria",
     "collect_options",
     "compare_fronts",
     "compare_methods",

@@ -83,7 +83,7 @@ class Change:
             worst = -math.log1p(-limit) if self.objective.maximise else math.log1p(limit)
             return seeds_needed([effect - worst for effect in self._effects])
         unit = 1.0 if absolute else self._unit
-        return seeds_needed([self._sign * difference - limit * unit for difference in self._differences])
+        return seeds_needed([self.objective.sign * difference - limit * unit for difference in self._differences])
 
     def describe(self, *, absolute: bool = False) -> str:
         """For example ``+1.4 %``, and with several seeds the 95 % interval: ``+1.4 % [+0.9, +1.9]``.
@@ -96,10 +96,6 @@ class Change:
             return _describe(self.fraction(), _percent, unit=" %")
         before = statistics.fmean(self.reference.values())
         return f"{number(before)} → {_describe(_map(self.difference(), lambda value: before + value), number)}"
-
-    @property
-    def _sign(self) -> int:
-        return -1 if self.objective.maximise else 1
 
     @property
     def _unit(self) -> float:
@@ -117,7 +113,7 @@ class Change:
 
     @property
     def _effects(self) -> list[float]:
-        return [self._sign * change for change in self._changes]
+        return [self.objective.sign * change for change in self._changes]
 
 
 def _interval(values: list[float], confidence: float) -> Interval:

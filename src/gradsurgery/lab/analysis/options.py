@@ -92,7 +92,7 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     groups = _group_runs(ended, criteria)
     alone = best_alone(
         ({seed: end for seed, end in ends.items() if end} for spec, ends in groups if is_main_alone(spec)),
-        sign=-1 if criteria.main.maximise else 1,
+        sign=criteria.main.sign,
     )
     if not alone:
         raise ValueError(_describe_missing_alone(ended, criteria))

@@ -13,8 +13,6 @@ from gradsurgery.relative import relative
 
 SPLITS = ("train", "test")
 """The data that losses are measured on."""
-LOSSES = tuple(f"{name}_{split}" for name in ("main", "aux") for split in SPLITS)
-"""The names of the losses in a row of metrics."""
 
 
 def loss_point(row: Metrics, split: str) -> Point:

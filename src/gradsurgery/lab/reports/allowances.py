@@ -14,6 +14,7 @@ from gradsurgery.lab.analysis import (
     main_alone,
 )
 from gradsurgery.lab.reports.front_chart import round_loss
+from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord
 
 ALLOWANCES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -23,7 +24,7 @@ FIRST = 0.02
 
 
 def allowance_data(
-    records: Sequence[RunRecord], groups: Sequence[Series], splits: Sequence[str]
+    records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View]
 ) -> dict[str, Any] | None:
     """For each allowance the recommended runs and a sentence for each method; None if nothing can be recommended."""
     try:
@@ -32,18 +33,22 @@ def allowance_data(
     except ValueError:
         return None
     criteria = options.criteria
-    alone = main_alone(records, criteria.split).values() if criteria.main.is_loss else ()
-    mean = statistics.fmean(main for main, _ in alone) if alone else None
+    judged = next((view for view in views if (view.main, view.aux) == (criteria.main, criteria.aux)), None)
+    if judged is None:  # main alone is the only one with finite losses
+        return None
+    alone = statistics.fmean(main for main, _ in main_alone(records, judged.name).values())
     return {
-        "split": criteria.split,
+        "split": judged.name,
         "first": ALLOWANCES.index(FIRST),
         "note": f"Circles: the λ recommended for this allowance, on {criteria.data}.",
-        "positions": [_position(advice, groups, splits, mean) for advice in by_allowance],
+        "positions": [_position(advice, groups, views, judged.main.sign, alone) for advice in by_allowance],
     }
 
 
-def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], alone: float | None) -> dict[str, Any]:
-    """One position of the slider; ``alone`` is the main loss of main alone, None if the allowance is of a metric."""
+def _position(
+    advice: Advice, groups: Sequence[Series], views: Sequence[View], sign: int, alone: float
+) -> dict[str, Any]:
+    """One position of the slider; ``sign * alone`` is main's metric of main alone."""
     chosen = [
         (group, best)
         for best in advice.recommendations
@@ -52,13 +57,13 @@ def _position(advice: Advice, groups: Sequence[Series], splits: Sequence[str], a
     ]
     return {
         "label": str(advice.allowance),
-        "limit": None if alone is None else alone + advice.allowance.limit * abs(alone),
+        "limit": sign * (alone + advice.allowance.limit * abs(alone)),
         "sentences": [best.text for best in advice.recommendations],
         "chosen": [
             {
                 "series": group.label,
                 "lam": str(best.lam),
-                "points": {split: _point(group, best, split) for split in splits},
+                "points": {view.name: _point(group, best, view) for view in views},
             }
             for group, best in chosen
         ],
@@ -74,7 +79,7 @@ def _is_of(best: Recommendation, group: Series) -> bool:
     )
 
 
-def _point(group: Series, best: Recommendation, split: str) -> list[float | None] | None:
-    """The mean losses at the recommended λ, for the circle around its marker."""
-    means = [seeds.mean for seeds in group.by_lam(split) if seeds.lam == best.lam]
-    return list(map(round_loss, means[0])) if means else None
+def _point(group: Series, best: Recommendation, view: View) -> list[float | None] | None:
+    """The means at the recommended λ, for the circle around its marker."""
+    means = [seeds.mean for seeds in group.by_lam(view.name) if seeds.lam == best.lam]
+    return [round_loss(view.main.sign * means[0][0]), round_loss(view.aux.sign * means[0][1])] if means else None

@@ -6,19 +6,21 @@ A colour such as ``var(--ink)`` is a variable of the style sheet, which follows 
 from collections.abc import Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis import Series, is_main_alone, main_alone, splits_with_points
+from gradsurgery.lab.analysis import group_runs, is_main_alone, main_alone, splits_with_points
 from gradsurgery.lab.reports.allowances import allowance_data
 from gradsurgery.lab.reports.axes import lam_positions, lam_ticks
 from gradsurgery.lab.reports.curves import curve_data
 from gradsurgery.lab.reports.front_chart import front_chart
 from gradsurgery.lab.reports.mixture_chart import mixture_chart
 from gradsurgery.lab.reports.style import MAIN_ALONE, assign_looks
+from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 
 
-def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str, Any]:
+def chart_data(records: Sequence[RunRecord]) -> dict[str, Any]:
     """Everything that the charts show, ready for JSON. Non-finite losses become null."""
-    splits = splits_with_points(groups)
+    records, views = find_views(records)
+    groups, splits = group_runs(records), [view.name for view in views]
     alone = [record for record in records if is_main_alone(record.spec)]
     looks = assign_looks(groups)
     lams = (seeds.number for group in groups for split in splits for seeds in group.by_lam(split))
@@ -28,11 +30,11 @@ def chart_data(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[s
         runs[MAIN_ALONE.label] = "var(--ink)", tuple(alone)
     return {
         "splits": splits,
-        "fronts": {split: front_chart(groups, split, alone, looks, ticks) for split in splits},
-        "mixture": mixture_chart(groups, looks, splits, ticks, lam_positions(ticks)),
-        "allowances": allowance_data(records, groups, splits),
+        "fronts": {view.name: front_chart(groups, view, alone, looks, ticks) for view in views},
+        "mixture": mixture_chart(groups, looks, splits_with_points(groups), ticks, lam_positions(ticks)),
+        "allowances": allowance_data(records, groups, views),
         "curves": [
-            {"series": label, "colour": colour, "runs": curve_data(of_series, len(records))}
+            {"series": label, "colour": colour, "runs": curve_data(of_series, views, len(records))}
             for label, (colour, of_series) in runs.items()
         ],
     }

@@ -2,10 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis import LOSSES
+from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import Metrics, RunRecord
 from gradsurgery.lab.text import hyperparameters
 
@@ -16,18 +16,21 @@ MAX_ROWS, MAX_ROWS_PER_RUN = 50_000, 200
 """Rows on the page, of all runs together and of each."""
 
 
-def curve_data(records: Sequence[RunRecord], runs_on_page: int) -> list[dict[str, Any]]:
+def curve_data(records: Sequence[RunRecord], views: Sequence[View], runs_on_page: int) -> list[dict[str, Any]]:
     """The curves of each run with rows, by metric; a metric that the run lacks is left out.
 
     Args:
         records: the runs.
+        views: the charts, which show their metrics over steps.
         runs_on_page: how many runs share the page.
     """
     max_rows = max(min(MAX_ROWS // runs_on_page, MAX_ROWS_PER_RUN), 2)
-    return [_curves(record, max_rows) for record in records if record.status == "done" and record.metrics]
+    metrics = {f"main_{view.name}": view.main.metric for view in views}
+    metrics |= {f"aux_{view.name}": view.aux.metric for view in views}
+    return [_curves(record, metrics, max_rows) for record in records if record.status == "done" and record.metrics]
 
 
-def _curves(record: RunRecord, max_rows: int) -> dict[str, Any]:
+def _curves(record: RunRecord, metrics: Mapping[str, str], max_rows: int) -> dict[str, Any]:
     rows, spec = record.metrics, record.spec
     kept = _spread_evenly(len(rows), max_rows)
     curves: dict[str, Any] = {
@@ -35,9 +38,9 @@ def _curves(record: RunRecord, max_rows: int) -> dict[str, Any]:
         "lam": str(spec.lam),
         "step": [rows[index].get("step") for index in kept],
     }
-    for name in LOSSES:
-        if any(name in row for row in rows):
-            curves[name] = [_round(rows[index].get(name, math.nan)) for index in kept]
+    for name, metric in metrics.items():
+        if any(metric in row for row in rows):
+            curves[name] = [_round(rows[index].get(metric, math.nan)) for index in kept]
     for name in DIAGNOSTICS:
         if any(name in row for row in rows):
             width = max(math.ceil(WINDOW * len(rows)), MIN_WINDOW)

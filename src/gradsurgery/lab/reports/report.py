@@ -28,6 +28,7 @@ from gradsurgery.lab.reports.figures import STANDARD_FIGURES, Drawing, save_figu
 from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.reports.style import assign_looks
 from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
+from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
 from gradsurgery.relative import relative
@@ -74,7 +75,7 @@ def write_report(
         "conditions": condition_values(records),
         "failures": failure_rows(records),
         "plotly": Markup(get_plotlyjs()),
-        "data": _as_json(chart_data(records, groups)),
+        "data": _as_json(chart_data(records)),
         **_tables(records, groups),
     }
     write_atomically(path, render("report.html", values))
@@ -88,6 +89,7 @@ def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str,
     return {
         "looks": list(looks.values()),
         "splits": splits,
+        "views": find_views(records)[1],
         "lam_axis": lam_axis(groups),
         "rival": next((comparison.rival for comparison in comparisons.values()), ""),
         "comparison": comparison_rows(comparisons, looks),

@@ -93,7 +93,7 @@
       type: "scatter", mode: "markers", meta: { series, layer: "recommended" }, x: [points[state.split][0]], y: [points[state.split][1]],
       hoverinfo: "skip", marker: { symbol: "circle-open", size: 20, color: "var(--ink)", line: { width: 2 } }, cliponaxis: false,
     }));
-    const hasLimit = limit != null && allowances.split === state.split;
+    const hasLimit = allowances && allowances.split === state.split;
     const line = { type: "line", xref: "x", yref: "paper", x0: limit, x1: limit, y0: 0, y1: 1, line: { color: "var(--muted)", width: 1, dash: "dash" } };
     const view = `${state.split} ${state.log.main} ${state.log.aux}`;
     show("front", [...(state.trajectories ? trajectories() : []), ...labelled, ...circles], axes.x, axes.y, view, hasLimit ? [line] : []);
@@ -122,7 +122,7 @@
     byId("mixed-note").textContent = mixture.note;
   }
 
-  const PANELS = { main: "main loss", aux: "auxiliary loss", removed: "share of aux removed", conflict: "share of steps in conflict" };
+  const PANELS = { main: "", aux: "", removed: "share of aux removed", conflict: "share of steps in conflict" };
 
   const ends = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 
@@ -138,7 +138,7 @@
     const range = ends(traces.flatMap(({ y }) => y.filter((value) => value !== null)));
     const log = isLoss && state.log[panel] && range[0] > 0;
     const y = isLoss
-      ? { title: `${PANELS[panel]}, ${state.split}`, type: log ? "log" : "linear", autorange: true, ...(log ? logTicks(range, 6) : {}) }
+      ? { title: data.fronts[state.split].axes[panel].title, type: log ? "log" : "linear", autorange: true, ...(log ? logTicks(range, 6) : {}) }
       : { title: PANELS[panel], type: "linear", rangemode: "tozero", autorange: true };
     show(`curve-${panel}`, traces, { title: "step", type: "linear", autorange: true }, y, `${metric} ${log}`);
   }
@@ -160,7 +160,7 @@
     for (const button of find("[data-log]")) {
       const possible = data.fronts[state.split].axes[button.dataset.log].can_be_logarithmic;
       button.disabled = !possible;
-      button.title = possible ? "" : "Some losses are not positive, so this axis is linear";
+      button.title = possible ? "" : "Only positive values of which less is better have a logarithmic axis";
       press(button, possible && state.log[button.dataset.log]);
     }
     for (const button of find("[data-curves]")) press(button, button.dataset.curves === state.curves);
