@@ -61,3 +61,21 @@ def test_a_metric_that_is_declared_later_judges_stored_runs(folder):
 def test_a_metric_without_its_loss_is_explained():
     with pytest.raises(TypeError, match='maximise must name the metric of "main"'):
         lab.problem(main="m", aux="a", maximise="accuracy_test")
+
+
+def test_stored_runs_can_be_judged_by_another_metric(folder, capsys):
+    last_lines(capsys, "sweep", "classes.py:classes", "--methods", "mixed", "--workers", "0")
+    for name in ("classes.py:classes", "classes"):
+        lines = last_lines(capsys, "recommend", name, "--minimise", "main=main_test", "--maximise", "aux=aux_test")
+        assert lines[0] == "If main may be 2 % worse than main alone (held-out main and aux_test):"
+        assert lines[-1].startswith("Train on main alone")  # a larger λ lowers what is to be maximised
+        page = last_lines(capsys, "report", name, "--minimise", "main=accuracy_test")[-1].removeprefix("report: ")
+        assert "If accuracy_test may be 2\N{NO-BREAK SPACE}% worse" in (folder / page).read_text("utf-8")
+    with lab.Store("runs") as store:
+        assert lab.recommend(store.select(), minimise={"main": "accuracy_test"})[0].lam == 1.0
+
+
+@pytest.mark.parametrize("metric", ["accuracy_test", "other=accuracy_test", "main="])
+def test_a_metric_on_the_command_line_says_whose_it_is(metric, capsys):
+    assert main(["recommend", "lipschitz", "--maximise", metric]) == 2
+    assert f"must be given as main=METRIC or aux=METRIC; got {metric}" in capsys.readouterr().err

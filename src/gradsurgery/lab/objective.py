@@ -27,12 +27,12 @@ class Objective:
     @property
     def name(self) -> str:
         """``main`` or ``aux`` for a loss, else the name of the metric."""
-        return _LOSSES.get(self.metric, self.metric)
+        return _LOSSES[self.metric] if self.is_loss else self.metric
 
     @property
     def is_loss(self) -> bool:
-        """True for one of the losses that every problem has."""
-        return self.metric in _LOSSES
+        """True for one of the losses that every problem has, of which less is better."""
+        return self.metric in _LOSSES and not self.maximise
 
     @property
     def sign(self) -> int:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.objective import ROLES
 
 
 def parse_allowance(text: str) -> tuple[float, bool]:
@@ -52,6 +53,19 @@ def parse_seconds(text: str) -> float:
     if not seconds >= 0:
         raise UserError(f"the time between checkpoints is a number of seconds from 0, but got {text}")
     return seconds
+
+
+def parse_metric(text: str) -> tuple[str, str]:
+    """``--maximise`` and ``--minimise``: main or aux, and its metric.
+
+    Example:
+        >>> parse_metric("main=accuracy_test")
+        ('main', 'accuracy_test')
+    """
+    role, _, metric = text.partition("=")
+    if role not in ROLES or not metric:
+        raise UserError(f"a metric must be given as main=METRIC or aux=METRIC; got {text}")
+    return role, metric
 
 
 def split_names(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from gradsurgery.lab.cli.arguments import parse_settings, split_names
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
+from gradsurgery.lab.objective import read_objectives
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store import export_table, export_tensorboard
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
@@ -93,8 +94,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
     from gradsurgery.lab.reports import write_index
 
     scales = split_names(options.scale) if options.scale else ()
-    settings = parse_settings(options.set)
-    sweeps = [sweep for name in options.problems for sweep in select_sweeps(options.folder, name, scales, settings)]
+    sweeps = [sweep for name in options.problems for sweep in _select(options, name, scales)]
     folder = options.folder / "report"
     reports = {}
     for stored in sweeps:
@@ -103,6 +103,11 @@ def report(options: argparse.Namespace, console: Console) -> None:
         reports[_write_report(stored, folder, console)] = stored.title, stored.records
     if len(reports) > 1:
         console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
+
+
+def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> list[StoredSweep]:
+    named = read_objectives(dict(options.maximise), dict(options.minimise))
+    return select_sweeps(options.folder, name, scales, parse_settings(options.set), named)
 
 
 def _write_report(stored: StoredSweep, folder: Path, console: Console) -> Path:
@@ -132,7 +137,7 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
 
     allow, absolute = options.allow
     scales = [options.scale] if options.scale else ()
-    sweeps = select_sweeps(options.folder, options.problem, scales, parse_settings(options.set))
+    sweeps = _select(options, options.problem, scales)
     for stored in sweeps:
         try:
             if len(sweeps) > 1:

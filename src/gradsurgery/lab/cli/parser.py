@@ -54,6 +54,7 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
     "recommend": """
   gradsurgery recommend lipschitz --allow 2%      main may be 2 % worse than with λ = 0
   gradsurgery recommend lipschitz --allow 0.01    main may be worse by 0.01
+  gradsurgery recommend mine --maximise main=accuracy_test    limit the accuracy instead of main's loss
   gradsurgery recommend lipschitz --set learning_rate=0.001,0.003    one answer across both""",
     "export": """
   gradsurgery export lipschitz runs.parquet       one row per run and step; pandas.read_parquet reads it
@@ -169,6 +170,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_problem_argument(report, several=True)
     report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
     add_set_argument(report, _CHOICES)
+    add_metric_arguments(report)
     add_folder_argument(report)
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
@@ -182,6 +184,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     )
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
     add_set_argument(recommend, _CHOICES)
+    add_metric_arguments(recommend)
     add_folder_argument(recommend)
 
     export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
@@ -211,6 +214,19 @@ def add_folder_argument(parser: argparse.ArgumentParser) -> None:
 def add_set_argument(parser: Arguments, meaning: str) -> None:
     """Add ``--set``."""
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=meaning)
+
+
+def add_metric_arguments(parser: Arguments) -> None:
+    """Add ``--maximise`` and ``--minimise``."""
+    for name, example in (("--maximise", "main=accuracy_test"), ("--minimise", "aux=perplexity_test")):
+        parser.add_argument(
+            name,
+            type=arguments.parse_metric,
+            action="append",
+            default=[],
+            metavar="LOSS=METRIC",
+            help=f"judge main or aux by a metric instead of its loss: {example}",
+        )
 
 
 def add_data_argument(parser: Arguments) -> None:

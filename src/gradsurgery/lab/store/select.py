@@ -5,14 +5,14 @@ A sweep over a setting, such as the learning rate, has several values of it.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.find import find_problem, installed_problems, is_reference
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.objective import judge_by
+from gradsurgery.lab.objective import Objectives, judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.settings import Choices, kinds_of, read_choices
@@ -68,7 +68,11 @@ def stored_sweep(folder: Path, problem: Problem, trained: Sequence[RunRecord]) -
 
 
 def select_sweeps(
-    folder: Path, name: str, scales: Sequence[str] = (), settings: Choices | None = None
+    folder: Path,
+    name: str,
+    scales: Sequence[str] = (),
+    settings: Choices | None = None,
+    objectives: Objectives | None = None,
 ) -> list[StoredSweep]:
     """The stored sweeps of a problem, at least one.
 
@@ -77,11 +81,14 @@ def select_sweeps(
         name: the problem.
         scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
         settings: only runs with these values; those with several values of a setting are compared in one sweep.
+        objectives: the metrics to judge by; None or empty for those of the problem.
     """
     declared = find_declared(name)
     records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()))
-    if declared is not None:
-        records = judge_by(declared.objectives, records)
+    if declared is not None and objectives:
+        declared = replace(declared, objectives=objectives)
+    if declared is not None or objectives:
+        records = judge_by(declared.objectives if declared else objectives or {}, records)
     choices = settings or {}
     records = _with_settings(records, name, choices)
     sweeps: list[StoredSweep] = []
