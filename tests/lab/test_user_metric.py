@@ -40,6 +40,7 @@ def test_the_metric_is_limited_wherever_an_answer_is_given(folder, capsys):
     assert "If accuracy_test may be 2\N{NO-BREAK SPACE}% worse than main alone, on accuracy_test and held-out aux" in (
         folder / page
     ).read_text("utf-8")
+    assert "  main: cross-entropy, judged by accuracy_test" in last_lines(capsys, "list", "classes.py:classes")
     for name in ("classes.py:classes", "classes"):  # by its declaration, and by its stored runs alone
         lines = last_lines(capsys, "recommend", name)
         assert lines[0].startswith("If accuracy_test may be 2 % worse than main alone")

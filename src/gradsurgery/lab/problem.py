@@ -88,7 +88,9 @@ class Problem:
     @property
     def losses(self) -> dict[str, str]:
         """What the losses are, for the top of a report."""
-        return {"Main": self.main, "Aux": self.aux}
+        losses = {"main": self.main, "aux": self.aux}
+        judged = {role: f", judged by {objective.metric}" for role, objective in self.objectives.items()}
+        return {role.capitalize(): f"{loss}{judged.get(role, '')}" for role, loss in losses.items()}
 
     @property
     def default_scale(self) -> str:

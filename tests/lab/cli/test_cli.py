@@ -229,7 +229,7 @@ MISTAKES = {
     ),
     "no name": (["sweep", "language", "--set", "main_data="], "the setting main_data must be a name, but got ''"),
     "heads": (["sweep", "language", "--set", "heads=3"], "width must be a multiple of heads"),
-    "rows": (["sweep", "language", "--set", "steps=30"], "steps must be a multiple of rows, but got 30 steps"),
+    "rows": (["sweep", "language", "--set", "steps=30"], "steps must be a multiple of rows; got 30 steps"),
     "corpus": (["sweep", "language", "--set", "main_data=reuters"], "reuters is not on the hub"),
     "window": (
         ["sweep", "language", "--set", "length=9999999"],

@@ -36,7 +36,7 @@ def print_problem(problem: Problem, console: Console) -> None:
     console.print(table if table.row_count else "  none")
     console.print("\nData", style="bold")
     for line in _data(problem):
-        console.print(Padding(line, (0, 0, 0, 2)))
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
     console.print("\nMethods (--methods)", style="bold")
     console.print(_methods(problem))
 
@@ -44,7 +44,7 @@ def print_problem(problem: Problem, console: Console) -> None:
 def _print_heading(name: str, problem: Problem, console: Console) -> None:
     console.print(f"{name}: {problem.title}", style="bold")
     for role, loss in problem.losses.items():
-        console.print(Padding(f"{role.lower()}: {loss}", (0, 0, 0, 2)))
+        console.print(Padding(f"{role.lower()}: {loss}", (0, 0, 0, 2), expand=False))
 
 
 def _grids(problem: Problem) -> Table:
