@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gradsurgery.lab.analysis import Allowance, Recommendation, advise, collect_options
+from gradsurgery.lab.analysis import DEFAULT, Allowance, Recommendation, advise, collect_options
 from gradsurgery.lab.find import is_reference
 from gradsurgery.lab.notebook import Recommendations, ReportPath
 from gradsurgery.lab.objective import judge_by, read_objectives
@@ -16,6 +16,8 @@ def report(
     records: Sequence[RunRecord],
     folder: str | Path,
     *,
+    allow: float = DEFAULT.limit,
+    absolute: bool = False,
     title: str | None = None,
     problem: Problem | None = None,
     maximise: Mapping[str, str] | None = None,
@@ -26,6 +28,8 @@ def report(
     Args:
         records: what ``sweep`` returned, or ``Store.select``.
         folder: created if needed; an older report in it is replaced.
+        allow: how much worse main may be in the answer that the page opens with: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference rather than a fraction.
         title: the heading; by default the problem's name and scale.
         problem: has the losses in words, names the metrics to judge by, and draws figures; by default the installed
             problem of this name.
@@ -50,13 +54,14 @@ def report(
         f"{spec.problem}, {spec.scale}" if title is None else title,
         draw=declared.draw if declared else None,
         about=declared.losses if declared else None,
+        allowance=Allowance(allow, absolute),
     )
     return ReportPath(page)
 
 
 def recommend(
     records: Iterable[RunRecord],
-    allow: float = 0.02,
+    allow: float = DEFAULT.limit,
     *,
     absolute: bool = False,
     maximise: Mapping[str, str] | None = None,

@@ -55,6 +55,14 @@ def test_a_lam_that_was_stopped_is_neither_recommended_nor_missing():
     ]
 
 
+def test_an_allowance_beyond_the_one_that_runs_were_stopped_for_is_provisional():
+    stopped = replace(ending("bloop", 1.0, 9.0, 1.0), status="stopped", info={"allow": 0.05, "absolute": False})
+    options = collect_options([*grid(range(3)), stopped])
+    assert advise(options, Allowance(0.05)).provisional == ""
+    for beyond in (Allowance(0.06), Allowance(0.01, absolute=True)):
+        assert advise(options, beyond).provisional == "1 run stopped early for another allowance"
+
+
 def test_a_sweep_without_an_answer_counts_what_is_missing():
     running = replace(ending("bloop", 0.1, 1.0, 5.0), status="running")
     assert progress_sentences([*grid([0], alone=2), running]) == ["3 runs are unfinished or missing."]

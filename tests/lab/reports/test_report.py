@@ -12,6 +12,7 @@ from PIL import Image
 
 import gradsurgery as gs
 from gradsurgery import lab
+from gradsurgery.lab.analysis import Allowance
 from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import LAMS, METHODS, ending, main_alone, run, sweep
 
@@ -285,3 +286,21 @@ def test_failed_runs_are_warned_about(tmp_path, no_figures):
 def test_a_report_without_runs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
         write_report([], tmp_path, "nothing")
+
+
+@pytest.mark.parametrize(("allowance", "label"), [(Allowance(0.1), "10 %"), (Allowance(0.04), "4 %")])
+def test_the_page_opens_with_the_given_allowance(allowance, label, tmp_path, no_figures):
+    page = Page(write_report(sweep() + main_alone(), tmp_path, "sweep", allowance=allowance))
+    allowances = page.data["allowances"]
+    assert allowances["positions"][allowances["first"]]["label"] == label
+    text = (tmp_path / "report.html").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert f"If main may be {label} worse than main alone" in text
+    assert "<summary>2 %: " in text
+    assert f"<summary>{label}: " not in text
+
+
+def test_a_page_can_open_with_a_difference(tmp_path, no_figures):
+    page = Page(write_report(sweep() + main_alone(), tmp_path, "sweep", allowance=Allowance(0.01, absolute=True)))
+    (position,) = page.data["allowances"]["positions"]
+    alone = [record.final["main_test"] for record in main_alone()]
+    assert position["limit"] == pytest.approx(sum(alone) / len(alone) + 0.01)

@@ -8,7 +8,7 @@
 Nothing here draws or prints.
 """
 
-from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.compare import (
     Comparison,
@@ -41,6 +41,7 @@ from gradsurgery.lab.analysis.variant import Variant, variant_of
 from gradsurgery.lab.analysis.verdict import Verdict
 
 __all__ = [
+    "DEFAULT",
     "SPLITS",
     "Advice",
     "Allowance",

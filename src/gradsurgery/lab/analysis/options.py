@@ -73,6 +73,8 @@ class Options:
     """False if there are several seeds and all gave the same numbers."""
     unfinished: int
     """How many runs are still to be trained."""
+    stopped: Sequence[Mapping[str, Setting]]
+    """For each run that was stopped early: the allowance that it was stopped for, as ``allow`` and ``absolute``."""
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:
@@ -114,7 +116,8 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
     compared = {method: _with_most_seeds(options) for method, options in by_method.items()}
-    return Options(criteria, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records))
+    stopped = [record.info for record in records if record.status == "stopped"]
+    return Options(criteria, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records), stopped)
 
 
 def _with_most_seeds(options: Sequence[Option]) -> list[Option]:

@@ -76,6 +76,8 @@ class Advice:
         reasons = ["one seed does not tell the spread"] if self.best is not None and self.best.seeds == 1 else []
         if left := self.options.unfinished:
             reasons.append(f"{left} run{'s are' if left > 1 else ' is'} still to come")
+        if stopped := sum(not self.allowance.is_covered(info) for info in self.options.stopped):
+            reasons.append(f"{stopped} run{'s' * (stopped > 1)} stopped early for another allowance")
         return ", and ".join(reasons)
 
 

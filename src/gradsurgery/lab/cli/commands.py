@@ -91,6 +91,7 @@ def raise_if_failed(records: Sequence[RunRecord]) -> None:
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """Write the report of stored runs, and an index of several."""
+    from gradsurgery.lab.analysis import Allowance
     from gradsurgery.lab.reports import write_index
 
     scales = split_names(options.scale) if options.scale else ()
@@ -100,9 +101,9 @@ def report(options: argparse.Namespace, console: Console) -> None:
     for stored in sweeps:
         if len(sweeps) > 1:
             console.print(stored.title, style="bold", soft_wrap=True)
-        reports[_write_report(stored, folder, console)] = stored.title, stored.records
+        reports[_write_report(stored, folder, console, options.allow)] = stored.title, stored.records
     if len(reports) > 1:
-        console.print(f"index: {write_index(reports, folder)}", soft_wrap=True)
+        console.print(f"index: {write_index(reports, folder, Allowance(*options.allow))}", soft_wrap=True)
 
 
 def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> list[StoredSweep]:
@@ -110,8 +111,11 @@ def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> li
     return select_sweeps(options.folder, name, scales, parse_settings(options.set), named)
 
 
-def _write_report(stored: StoredSweep, folder: Path, console: Console) -> Path:
+def _write_report(
+    stored: StoredSweep, folder: Path, console: Console, allowance: tuple[float, bool] = (0.02, False)
+) -> Path:
     """Print the summary of a sweep, and write its report into a subfolder."""
+    allow, absolute = allowance
     from gradsurgery.lab.analysis import has_losses
     from gradsurgery.lab.api import report as write_page
     from gradsurgery.lab.reports import print_recommendations, print_summary
@@ -125,8 +129,15 @@ def _write_report(stored: StoredSweep, folder: Path, console: Console) -> Path:
             style="bold red",
             soft_wrap=True,
         )
-    page = write_page(stored.records, folder / stored.folder_name, title=stored.title, problem=stored.problem)
-    print_recommendations(stored.records, console)
+    page = write_page(
+        stored.records,
+        folder / stored.folder_name,
+        allow=allow,
+        absolute=absolute,
+        title=stored.title,
+        problem=stored.problem,
+    )
+    print_recommendations(stored.records, console, allow=allow, absolute=absolute)
     console.print(f"report: {page}", soft_wrap=True)
     return page
 

@@ -171,17 +171,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
     add_set_argument(report, _CHOICES)
     add_metric_arguments(report)
+    add_allowance_argument(report)
     add_folder_argument(report)
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
     add_problem_argument(recommend)
-    recommend.add_argument(
-        "--allow",
-        type=arguments.parse_allowance,
-        default=(0.02, False),
-        metavar="AMOUNT",
-        help="how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
-    )
+    add_allowance_argument(recommend)
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
     add_set_argument(recommend, _CHOICES)
     add_metric_arguments(recommend)
@@ -214,6 +209,17 @@ def add_folder_argument(parser: argparse.ArgumentParser) -> None:
 def add_set_argument(parser: Arguments, meaning: str) -> None:
     """Add ``--set``."""
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=meaning)
+
+
+def add_allowance_argument(parser: Arguments) -> None:
+    """Add ``--allow``."""
+    parser.add_argument(
+        "--allow",
+        type=arguments.parse_allowance,
+        default=(0.02, False),
+        metavar="AMOUNT",
+        help="how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
+    )
 
 
 def add_metric_arguments(parser: Arguments) -> None:

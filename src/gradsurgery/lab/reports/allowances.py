@@ -18,18 +18,18 @@ from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord
 
 ALLOWANCES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""The positions of the slider."""
-FIRST = 0.02
-"""The position that the page opens with."""
+"""The positions of the slider; the allowance that the page opens with is another."""
 
 
 def allowance_data(
-    records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View]
+    records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View], first: Allowance
 ) -> dict[str, Any] | None:
     """For each allowance the recommended runs and a sentence for each method; None if nothing can be recommended."""
+    # differences are not on a scale of fractions
+    positions = [first] if first.absolute else sorted({first, *map(Allowance, ALLOWANCES)}, key=lambda each: each.limit)
     try:
         options = collect_options(records)
-        by_allowance = [advise(options, Allowance(allow)) for allow in ALLOWANCES]
+        by_allowance = [advise(options, allowance) for allowance in positions]
     except ValueError:
         return None
     criteria = options.criteria
@@ -39,7 +39,7 @@ def allowance_data(
     alone = statistics.fmean(main for main, _ in main_alone(records, judged.name).values())
     return {
         "split": judged.name,
-        "first": ALLOWANCES.index(FIRST),
+        "first": positions.index(first),
         "note": f"Circles: the λ recommended for this allowance, on {criteria.data}.",
         "positions": [_position(advice, groups, views, judged.main.sign, alone) for advice in by_allowance],
     }
@@ -57,7 +57,7 @@ def _position(
     ]
     return {
         "label": str(advice.allowance),
-        "limit": sign * (alone + advice.allowance.limit * abs(alone)),
+        "limit": sign * (alone + advice.allowance.limit * (1 if advice.allowance.absolute else abs(alone))),
         "sentences": [best.text for best in advice.recommendations],
         "chosen": [
             {

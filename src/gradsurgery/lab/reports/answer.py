@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradsurgery.lab.analysis import (
+    DEFAULT,
     SPLITS,
     Advice,
     Allowance,
@@ -16,8 +17,8 @@ from gradsurgery.lab.analysis import (
 from gradsurgery.lab.reports.style import Look, look
 from gradsurgery.lab.run import RunRecord
 
-ALLOWANCES = (0.02, 0.01, 0.05, 0.1)
-"""The first is open, the others are folded."""
+ALLOWANCES = tuple(map(Allowance, (0.01, 0.02, 0.05, 0.1)))
+"""One is open, the others are folded."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,16 @@ class Answers:
     reason: str = ""
 
 
-def page_answers(records: Sequence[RunRecord]) -> Answers | None:
-    """The answers for a page; None for runs without main alone, for which nobody expects one."""
+def page_answers(records: Sequence[RunRecord], first: Allowance = DEFAULT) -> Answers | None:
+    """The answers for a page; None for runs without main alone, for which nobody expects one.
+
+    Args:
+        records: the runs.
+        first: the allowance whose answer is open.
+    """
     try:
         options = collect_options(records)
-        return write_answers([advise(options, Allowance(allow)) for allow in ALLOWANCES])
+        return write_answers([advise(options, each) for each in dict.fromkeys((first, *ALLOWANCES))])
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return Answers(reason=str(error)) if has_main_alone else None

@@ -6,7 +6,7 @@ A colour such as ``var(--ink)`` is a variable of the style sheet, which follows 
 from collections.abc import Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis import group_runs, is_main_alone, main_alone, splits_with_points
+from gradsurgery.lab.analysis import Allowance, group_runs, is_main_alone, main_alone, splits_with_points
 from gradsurgery.lab.reports.allowances import allowance_data
 from gradsurgery.lab.reports.axes import lam_positions, lam_ticks
 from gradsurgery.lab.reports.curves import curve_data
@@ -17,8 +17,13 @@ from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 
 
-def chart_data(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Everything that the charts show, ready for JSON. Non-finite losses become null."""
+def chart_data(records: Sequence[RunRecord], first: Allowance) -> dict[str, Any]:
+    """Everything that the charts show, ready for JSON. Non-finite losses become null.
+
+    Args:
+        records: the runs.
+        first: the allowance that the page opens with.
+    """
     records, views = find_views(records)
     groups, splits = group_runs(records), [view.name for view in views]
     alone = [record for record in records if is_main_alone(record.spec)]
@@ -32,7 +37,7 @@ def chart_data(records: Sequence[RunRecord]) -> dict[str, Any]:
         "splits": splits,
         "fronts": {view.name: front_chart(groups, view, alone, looks, ticks) for view in views},
         "mixture": mixture_chart(groups, looks, splits_with_points(groups), ticks, lam_positions(ticks)),
-        "allowances": allowance_data(records, groups, views),
+        "allowances": allowance_data(records, groups, views, first),
         "curves": [
             {"series": label, "colour": colour, "runs": curve_data(of_series, views, len(records))}
             for label, (colour, of_series) in runs.items()

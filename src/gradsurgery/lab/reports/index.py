@@ -3,18 +3,22 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gradsurgery.lab.analysis import DEFAULT, Allowance
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.answer import page_answers
 from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.run import RunRecord
 
 
-def write_index(reports: Mapping[Path, tuple[str, Sequence[RunRecord]]], folder: Path) -> Path:
+def write_index(
+    reports: Mapping[Path, tuple[str, Sequence[RunRecord]]], folder: Path, allowance: Allowance = DEFAULT
+) -> Path:
     """Write ``index.html`` into the folder, and return its path.
 
     Args:
         reports: the page of each report, below the folder -> its title and its runs.
         folder: an older index in it is replaced.
+        allowance: how much worse main may be in the answers that are open.
     """
     sweeps = []
     for page, (title, records) in reports.items():
@@ -24,7 +28,7 @@ def write_index(reports: Mapping[Path, tuple[str, Sequence[RunRecord]]], folder:
                 "title": title,
                 "address": page.relative_to(folder).as_posix(),
                 "image": embed_png(figure.read_bytes()) if figure.exists() else "",
-                "answers": page_answers(records),
+                "answers": page_answers(records, allowance),
             }
         )
     path = folder / "index.html"

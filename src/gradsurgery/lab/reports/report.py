@@ -8,6 +8,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from gradsurgery.lab.analysis import (
+    DEFAULT,
+    Allowance,
     Series,
     compare_methods,
     condition_values,
@@ -40,6 +42,7 @@ def write_report(
     title: str,
     draw: Drawing | None = None,
     about: Mapping[str, str] | None = None,
+    allowance: Allowance = DEFAULT,
 ) -> Path:
     """Write ``report.html``, ``figures/*.png`` and ``figures/*.pdf`` into the folder, and return the path of the page.
 
@@ -51,6 +54,7 @@ def write_report(
         title: the heading of the page.
         draw: draws further figures, by file name, from the finished runs.
         about: facts to add at the top, by name, such as the meaning of the losses.
+        allowance: how much worse main may be in the answer that is open.
     """
     records = list(records)
     if not records:
@@ -59,7 +63,7 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     figures = save_figures(records, folder / "figures", draw)
     path = folder / "report.html"
-    answers = page_answers(records)
+    answers = page_answers(records, allowance)
     warnings = [*outcome_sentences(records), *condition_warnings(records)]
     if answers is None or answers.reason:
         warnings += progress_sentences(records)
@@ -75,7 +79,7 @@ def write_report(
         "conditions": condition_values(records),
         "failures": failure_rows(records),
         "plotly": Markup(get_plotlyjs()),
-        "data": _as_json(chart_data(records)),
+        "data": _as_json(chart_data(records, allowance)),
         **_tables(records, groups),
     }
     write_atomically(path, render("report.html", values))

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradsurgery.lab.analysis import (
+    DEFAULT,
     SPLITS,
     Advice,
     Allowance,
@@ -54,7 +55,7 @@ def print_recommendations(
     records: Sequence[RunRecord],
     console: Console,
     *,
-    allow: float = 0.02,
+    allow: float = DEFAULT.limit,
     absolute: bool = False,
     required: bool = False,
 ) -> None:
