@@ -37,9 +37,10 @@ def test_the_metric_is_limited_wherever_an_answer_is_given(folder, capsys):
         for line in last_lines(capsys, "sweep", "classes.py:classes", "--methods", "mixed", "--workers", "0")
         if line.startswith("report: ")
     )
-    assert "If accuracy_test may be 2\N{NO-BREAK SPACE}% worse than main alone, on accuracy_test and held-out aux" in (
-        folder / page
-    ).read_text("utf-8")
+    assert (
+        "If accuracy_test may be 2\N{NO-BREAK SPACE}% worse than main alone, on accuracy_test and aux loss, test"
+        in (folder / page).read_text("utf-8")
+    )
     assert "  main: cross-entropy, judged by accuracy_test" in last_lines(capsys, "list", "classes.py:classes")
     for name in ("classes.py:classes", "classes"):  # by its declaration, and by its stored runs alone
         lines = last_lines(capsys, "recommend", name)
@@ -68,7 +69,7 @@ def test_stored_runs_can_be_judged_by_another_metric(folder, capsys):
     last_lines(capsys, "sweep", "classes.py:classes", "--methods", "mixed", "--workers", "0")
     for name in ("classes.py:classes", "classes"):
         lines = last_lines(capsys, "recommend", name, "--minimise", "main=main_test", "--maximise", "aux=aux_test")
-        assert lines[0] == "If main may be 2 % worse than main alone (held-out main and aux_test):"
+        assert lines[0] == "If main may be 2 % worse than main alone (main loss, test and aux_test):"
         assert lines[-1].startswith("Train on main alone")  # a larger λ lowers what is to be maximised
         page = last_lines(capsys, "report", name, "--minimise", "main=accuracy_test")[-1].removeprefix("report: ")
         assert "If accuracy_test may be 2\N{NO-BREAK SPACE}% worse" in (folder / page).read_text("utf-8")
@@ -80,3 +81,9 @@ def test_stored_runs_can_be_judged_by_another_metric(folder, capsys):
 def test_a_metric_on_the_command_line_says_whose_it_is(metric, capsys):
     assert main(["recommend", "lipschitz", "--maximise", metric]) == 2
     assert f"must be given as main=METRIC or aux=METRIC; got {metric}" in capsys.readouterr().err
+
+
+def test_two_metrics_for_main_are_a_sentence(capsys):
+    for second in ("--maximise", "--minimise"):
+        assert main(["recommend", "lipschitz", "--maximise", "main=a", second, "main=b"]) == 2
+        assert "must have one metric" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import RunRecord
 
 ROLES = ("main", "aux")
@@ -39,6 +40,11 @@ class Objective:
         """What turns the metric into a cost, of which less is better."""
         return -1 if self.maximise else 1
 
+    @property
+    def title(self) -> str:
+        """The metric in words, such as ``main loss, test``."""
+        return f"{self.name} loss, {self.metric.rpartition('_')[2]}" if self.is_loss else self.metric
+
     def __str__(self) -> str:
         return f"{'maximise' if self.maximise else 'minimise'} {self.metric}"
 
@@ -63,7 +69,7 @@ def read_objectives(maximise: Mapping[str, str] | None, minimise: Mapping[str, s
             )
         for role, metric in metrics.items():
             if role in objectives:
-                raise ValueError(f"{role} must have one metric, to maximise or to minimise; got two")
+                raise UserError(f"{role} must have one metric, to maximise or to minimise; got two")
             objectives[role] = Objective(metric, maximise=argument == "maximise")
     return objectives
 

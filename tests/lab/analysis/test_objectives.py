@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab import recommend
+from gradsurgery.lab import UserError, recommend
 from gradsurgery.lab.analysis import Allowance, advise, collect_options
 from gradsurgery.lab.objective import judge_by, read_objectives, recorded_objectives
 from tests.lab.analysis.synthetic_runs import ending
@@ -98,6 +98,28 @@ def test_the_message_shows_how_a_metric_is_named(maximise):
         read_objectives(maximise, None)
 
 
+def test_a_run_without_the_metric_is_pointed_out():
+    records = runs(maximise={"main": "accuracy"})
+    records[1] = replace(records[1], metrics=({"step": 1.0, "main_train": 0.9, "aux_train": 4.0},))
+    hints = advise(collect_options(records), Allowance(0.02)).hints
+    assert "Not compared: a finished run has no row with accuracy and aux_train." in hints
+
+
+def test_training_and_held_out_losses_may_be_mixed():
+    records = [
+        replace(record, metrics=({**record.metrics[0], "main_test": 1.0, "aux_test": record.metrics[0]["aux_train"]},))
+        for record in runs(minimise={"main": "main_train"})
+    ]
+    criteria = collect_options(records).criteria
+    assert (criteria.main.metric, criteria.aux.metric) == ("main_train", "aux_test")
+    assert criteria.data == "main loss, train and aux loss, test"
+
+
+def test_an_allowance_that_permits_everything_has_a_verdict():
+    records = runs(maximise={"main": "accuracy", "aux": "bleu"}, seeds=2, noise=0.01)
+    assert advise(collect_options(records), Allowance(1.0)).verdict.winner == "bloop"
+
+
 def test_main_has_one_metric():
-    with pytest.raises(ValueError, match="main must have one metric"):
+    with pytest.raises(UserError, match="main must have one metric"):
         read_objectives({"main": "accuracy"}, {"main": "error"})

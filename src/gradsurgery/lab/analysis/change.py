@@ -80,6 +80,8 @@ class Change:
     def seeds_within(self, limit: float, *, absolute: bool = False) -> int | None:
         """How many seeds like these would tell that the excess is below a limit; None for too many to say."""
         if self.is_ratio and not absolute:
+            if self.objective.maximise and limit >= 1:
+                return None  # no positive value is beyond it
             worst = -math.log1p(-limit) if self.objective.maximise else math.log1p(limit)
             return seeds_needed([effect - worst for effect in self._effects])
         unit = 1.0 if absolute else self._unit

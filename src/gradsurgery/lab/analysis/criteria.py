@@ -21,10 +21,14 @@ class Criteria:
     @property
     def data(self) -> str:
         """What is compared: ``held-out losses``, ``training losses``, or the metrics that the user names."""
-        where = {"test": "held-out", "train": "training"}[self.split]
-        if self.main.is_loss and self.aux.is_loss:
-            return f"{where} losses"
-        return " and ".join(f"{where} {each.name}" if each.is_loss else each.name for each in (self.main, self.aux))
+        for split, losses in (("test", "held-out losses"), ("train", "training losses")):
+            if (self.main, self.aux) == (Objective(f"main_{split}"), Objective(f"aux_{split}")):
+                return losses
+        return f"{self.main.title} and {self.aux.title}"
+
+    def is_recorded(self, record: RunRecord) -> bool:
+        """True if the run has a row with both metrics."""
+        return any(self.main.metric in row and self.aux.metric in row for row in record.metrics)
 
     def end(self, record: RunRecord) -> Point | None:
         """Both metrics at the end of a run; None if the run did not finish or they are not finite."""

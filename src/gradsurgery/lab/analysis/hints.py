@@ -15,6 +15,10 @@ def hints(options: Options, best: Option | None) -> Iterator[str]:
         best: the recommended one; None if there is none.
     """
     aux = options.criteria.aux.name
+    if options.unrecorded:
+        runs = "a finished run has" if options.unrecorded == 1 else f"{options.unrecorded} finished runs have"
+        metrics = f"{options.criteria.main.metric} and {options.criteria.aux.metric}"
+        yield f"Not compared: {runs} no row with {metrics}."
     if not options.seeds_differ:
         yield "All seeds gave the same numbers: is the seed used?"
     all_options = [option for candidates in options.by_method.values() for option in candidates]

@@ -71,6 +71,8 @@ class Options:
     """The λ above 0 of each method, including those that diverged, failed or were stopped."""
     seeds_differ: bool
     """False if there are several seeds and all gave the same numbers."""
+    unrecorded: int
+    """How many finished runs have no row with both metrics."""
     unfinished: int
     """How many runs are still to be trained."""
     stopped: Sequence[Mapping[str, Setting]]
@@ -116,8 +118,15 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
     compared = {method: _with_most_seeds(options) for method, options in by_method.items()}
-    stopped = [record.info for record in records if record.status == "stopped"]
-    return Options(criteria, compared, tried, _seeds_differ(alone, compared), unfinished_runs(records), stopped)
+    return Options(
+        criteria,
+        compared,
+        tried,
+        _seeds_differ(alone, compared),
+        unrecorded=sum(record.status == "done" and not criteria.is_recorded(record) for record in records),
+        unfinished=unfinished_runs(records),
+        stopped=[record.info for record in records if record.status == "stopped"],
+    )
 
 
 def _with_most_seeds(options: Sequence[Option]) -> list[Option]:

@@ -68,6 +68,14 @@ def parse_metric(text: str) -> tuple[str, str]:
     return role, metric
 
 
+def metrics_by_loss(metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The metrics of ``--maximise`` or ``--minimise``, given any number of times, by main and aux."""
+    by_loss = dict(metrics)
+    if len(by_loss) < len(metrics):
+        raise UserError(f"main and aux must have one metric each; got {', '.join(map('='.join, metrics))}")
+    return by_loss
+
+
 def split_names(text: str) -> list[str]:
     """Names separated by commas."""
     return [item for item in map(str.strip, text.split(",")) if item]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gradsurgery.lab.cli.arguments import parse_settings, split_names
+from gradsurgery.lab.cli.arguments import metrics_by_loss, parse_settings, split_names
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
@@ -107,7 +107,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
 
 
 def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> list[StoredSweep]:
-    named = read_objectives(dict(options.maximise), dict(options.minimise))
+    named = read_objectives(metrics_by_loss(options.maximise), metrics_by_loss(options.minimise))
     return select_sweeps(options.folder, name, scales, parse_settings(options.set), named)
 
 

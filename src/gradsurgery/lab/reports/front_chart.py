@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gradsurgery.lab.analysis import Point, SeedGroup, Series, final_point, is_main_alone, lam_axis, main_alone
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region
 from gradsurgery.lab.reports.style import MAIN_ALONE, Look
-from gradsurgery.lab.reports.views import View, title
+from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.text import hyperparameters, number
 
@@ -150,7 +150,7 @@ def _axes(groups: Sequence[Series], view: View, alone: Sequence[Point], points: 
         low, high = axis_limits(losses, logarithmic=losses.logarithmic)
         has_width, positive = losses.best < losses.worst, min(values) > 0
         axes[name] = {
-            "title": title(objective),
+            "title": objective.title,
             "logarithmic": losses.logarithmic,
             "can_be_logarithmic": positive,
             "linear_range": [objective.sign * end for end in axis_limits(losses, logarithmic=False)]

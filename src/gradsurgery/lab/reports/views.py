@@ -31,24 +31,19 @@ class View:
         return ", ".join(named) or self.name
 
 
-def title(objective: Objective) -> str:
-    """The title of an axis."""
-    return f"{objective.name} loss, {objective.metric.rpartition('_')[2]}" if objective.is_loss else objective.metric
-
-
 def find_views(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[View]]:
     """The views that at least one run has a point in, and the records with the costs that they show."""
-    views = [
-        View(split, Objective(f"main_{split}"), Objective(f"aux_{split}"))
-        for split in splits_with_points(group_runs(records))
-    ]
+    groups = group_runs(records)
+    views = [View(split, Objective(f"main_{split}"), Objective(f"aux_{split}")) for split in splits_with_points(groups)]
     try:
         criteria = choose_criteria(records)
     except ValueError:  # the runs name different metrics, as the answer says
         return list(records), views
-    if (criteria.main.is_loss and criteria.aux.is_loss) or not any(map(criteria.end, records)):
+    view = View(METRICS, criteria.main, criteria.aux)
+    is_new = all((each.main, each.aux) != (view.main, view.aux) for each in views)
+    if not (is_new and any(criteria.end(record) for group in groups for record in group.records)):
         return list(records), views
-    return [_with_costs(record, criteria) for record in records], [*views, View(METRICS, criteria.main, criteria.aux)]
+    return [_with_costs(record, criteria) for record in records], [*views, view]
 
 
 def _with_costs(record: RunRecord, criteria: Criteria) -> RunRecord:
