@@ -29,6 +29,7 @@ def test_a_sweep_shows_its_answer():
     assert "3 runs" in page
     assert "gs.bloop(lam=0.3)" in page
     assert "mixed, λ" in page
+    assert "bloop, λ" not in page, "the answer has said it"
 
 
 def test_runs_without_an_answer_are_counted():

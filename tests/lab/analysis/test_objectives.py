@@ -72,6 +72,24 @@ def test_the_seeds_that_a_maximised_metric_needs_are_counted_from_its_limit():
     assert spread.seeds_within(0.03) > 20
 
 
+def test_main_alone_with_the_highest_metric_is_the_reference():
+    """Main alone is worse with rate 0.1: an accuracy of 0.8 is not lower than its 0.5, but lower than 0.9."""
+    ends = [(0.1, "mixed", 0.0, 0.5), (0.1, "bloop", 0.3, 0.8), (0.3, "mixed", 0.0, 0.9)]
+    records = [ending(method, lam, 0.0, 0.0) for _, method, lam, _ in ends]
+    records = [
+        replace(
+            record,
+            spec=replace(record.spec, settings={"rate": rate}),
+            metrics=({"step": 1.0, "accuracy": accuracy, "aux_train": 1.0 - (record.spec.lam or 0.0)},),
+        )
+        for record, (rate, _, _, accuracy) in zip(records, ends, strict=True)
+    ]
+    (bloop,) = recommend(judge_by(read_objectives({"main": "accuracy"}, None), records))
+    assert (
+        bloop.text == "bloop: no λ keeps accuracy within the allowance (closest: λ = 0.3, rate = 0.1, accuracy −11.1 %)"
+    )
+
+
 def test_a_single_seed_is_never_certain():
     assert not recommend(runs(maximise={"main": "accuracy"}), allow=1.0)[0].certain
 
