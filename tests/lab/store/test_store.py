@@ -125,10 +125,12 @@ def test_select_filters_and_orders(store):
     assert len(store.select(status=None)) == 9
 
 
-@pytest.mark.parametrize("row", [{"main_train": 1.0}, {"step": 0.5, "main_train": 1.0}, {"step": 3}])
+@pytest.mark.parametrize(
+    "row", [{"main_train": 1.0}, {"step": 0.5, "main_train": 1.0}, {"step": 2**63, "main_train": 1.0}, {"step": 3}]
+)
 def test_a_row_without_a_step_or_without_metrics_is_refused(store, row):
     store.begin(SPEC, {})
-    with pytest.raises(ValueError, match=r"a whole number as its step and at least one metric, but got \{"):
+    with pytest.raises(ValueError, match=r"a whole number below 2\*\*63 as its step, and at least one metric; got \{"):
         store.log(KEY, row)
 
 

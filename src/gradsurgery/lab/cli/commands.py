@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     for record in records:
         for name, value in record.final.items():
             console.print(f"{name:28} {value:.6g}")
-    raise_if_failed(records)
+    raise_if_failed(records, options.folder)
 
 
 def sweep(options: argparse.Namespace, console: Console) -> None:
@@ -57,7 +57,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
         _write_report(swept, options.folder / "report", console)
-        raise_if_failed(records)
+        raise_if_failed(records, options.folder)
 
 
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
@@ -74,18 +74,20 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         process=options.process,
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
+        time_limit=options.time_limit,
         console=console,
     )
 
 
-def raise_if_failed(records: Sequence[RunRecord]) -> None:
+def raise_if_failed(records: Sequence[RunRecord], folder: Path) -> None:
     """Raise ``FailedRunsError`` if any run has failed."""
     failed = [record for record in records if record.status == "failed"]
     if failed:
-        reason = " ".join(str(failed[0].info.get("reason", "")).split())
+        info = failed[0].info
+        reason = " ".join(str(info.get("reason", "")).split())
+        log = f"; see {folder / str(info['log'])}" if "log" in info else ""
         raise FailedRunsError(
-            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, and with "
-            "--workers 0 shows the traceback"
+            f"{len(failed)} of {len(records)} runs failed ({reason}{log}): the same command tries them again"
         )
 
 

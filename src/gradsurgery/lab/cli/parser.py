@@ -273,6 +273,12 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
     )
+    training.add_argument(
+        "--time-limit",
+        type=arguments.parse_duration,
+        metavar="TIME",
+        help="end a run that takes longer, such as 90s, 30m or 2h; it is recorded as failed",
+    )
     cluster = parser.add_argument_group("several machines")
     cluster.add_argument(
         "--ray",

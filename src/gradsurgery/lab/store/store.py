@@ -108,8 +108,10 @@ class Store:
         """
         step = float(metrics.get("step", math.nan))
         values = {name: float(value) for name, value in metrics.items() if name != "step"}
-        if not (step.is_integer() and values):
-            raise ValueError(f"a row has a whole number as its step and at least one metric, but got {dict(metrics)}")
+        if not (step.is_integer() and abs(step) < 2**63 and values):
+            raise ValueError(
+                f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
+            )
         rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
@@ -127,10 +129,10 @@ class Store:
         with self._transaction("IMMEDIATE", flush=True) as db:
             self._set(db, key, "done", info)
 
-    def fail(self, key: str, reason: str) -> None:
-        """Mark a run as failed; ``info["reason"]`` says why until it runs again."""
+    def fail(self, key: str, reason: str, **info: Setting) -> None:
+        """Mark a run as failed, and add to its info; ``info["reason"]`` says why until it runs again."""
         with self._transaction("IMMEDIATE") as db:
-            self._set(db, key, "failed", {"reason": reason})
+            self._set(db, key, "failed", {"reason": reason, **info})
 
     def get(self, key: str) -> RunRecord | None:
         """The run with this key, or None."""
@@ -248,7 +250,8 @@ class Store:
 
     def _set(self, db: sqlite3.Connection, key: str, status: str, info: Mapping[str, Setting]) -> None:
         stored = self._info(db, key)
-        stored.pop("reason", None)
+        for name in ("reason", "log"):  # of an earlier attempt
+            stored.pop(name, None)
         db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**stored, **info}), key))
 
     @contextmanager

@@ -1,12 +1,13 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+from gradsurgery.lab.analysis import is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.problem import Problem
@@ -15,10 +16,12 @@ from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.adaptive import train_adaptively
 from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
-from gradsurgery.lab.sweep.events import Advanced, Done, Event, Listener, Planned, RunEvent, Warned
+from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Warned
+from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
-from gradsurgery.lab.sweep.pool import train_in_workers
-from gradsurgery.lab.sweep.worker import WorkerArguments, train_runs
+from gradsurgery.lab.sweep.origin import origin
+from gradsurgery.lab.sweep.supervisor import Supervisor
+from gradsurgery.lab.sweep.worker import WorkerArguments
 
 Trainer: TypeAlias = Callable[[Sequence[RunSpec], Sequence[RunSpec]], Generator[RunEvent]]
 """(all runs, missing runs) -> events of the missing runs while they train."""
@@ -46,12 +49,13 @@ def train_grid(
     process: str | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
+    time_limit: float | None = None,
 ) -> list[RunRecord]:
     """Train the runs that are not stored yet, and return the records of all.
 
     Every run trains in a worker process with the same number of cores, even if it is the only one missing: a run's
-    numbers depend on the number of cores. A run that raises an error is recorded as failed, with the reason, and the
-    others go on; the next sweep tries it again.
+    numbers depend on the number of cores. A run that raises an error or crashes is recorded as failed, with the reason,
+    and the others go on; the next sweep tries it again.
 
     Args:
         problem: the problem of all runs.
@@ -68,40 +72,34 @@ def train_grid(
         process: this process's place among those that train every run together.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
+        time_limit: seconds after which a run fails; None for any time.
     """
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
     _check_least("the number of GPUs per run", ray.gpus_per_run if ray else None, 0)
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
+    if time_limit is not None and not time_limit > 0:
+        raise UserError(f"the time limit of a run must be a number of seconds above 0; got {time_limit}")
+    if time_limit is not None and (workers == 0 or ray is not None or process is not None):
+        raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
     if ray is not None and workers is not None:
         raise UserError("workers are processes on this machine, so training on Ray takes none")
     if process is not None:
         _check_together(workers, cores_per_run, ray, max_lams)
         join(process)
         workers = 0
-    places: list[Place] = []
-    if ray is not None:
-        cores = cores_per_run or 1
-    else:
-        places = [Place(available_cores())] if workers == 0 else assign_places(workers, cores_per_run)
-        cores = len(places[0].cores)
-    arguments = WorkerArguments(
-        folder,
-        data_dir,
-        checkpoint_every,
-        cores=cores,
-        methods=registered_methods(),
-        raise_errors=workers == 0,
-    )
+    places = [] if ray is not None or workers == 0 else assign_places(workers, cores_per_run)
+    cores = len(places[0].cores if places else available_cores()) if ray is None else cores_per_run or 1
+    arguments = WorkerArguments(data_dir, checkpoint_every, cores, registered_methods())
     leads = is_leader()
     with (
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
-        _remove_after_mistake(folder, runs, store),
+        _remove_after_mistake(folder),
         _ray_connection(ray),
     ):
-        trainer = _choose_trainer(problem, store, arguments, workers=workers, places=places, ray=ray)
+        trainer = _choose_trainer(problem, store, arguments, places=places, ray=ray, time_limit=time_limit)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
             return _train_missing(grid, store, listener if leads else _ignore, trainer, cores)
@@ -111,16 +109,13 @@ def train_grid(
 
 
 @contextmanager
-def _remove_after_mistake(folder: Path, runs: Sequence[RunSpec], store: Store) -> Iterator[None]:
+def _remove_after_mistake(folder: Path) -> Iterator[None]:
     """Remove a new folder if a mistake of the user is found before any run has left something in it."""
     is_new = not folder.exists()
     try:
         yield
     except UserError:
         if is_new:
-            for run in runs:
-                with store.lease(run.key):
-                    pass  # removes the file that a stopped worker has left
             for path in (*sorted(folder.rglob("*"), reverse=True), folder):
                 with suppress(OSError):  # a file, or a folder that is not empty
                     path.rmdir()
@@ -153,19 +148,21 @@ def _choose_trainer(
     store: Store,
     arguments: WorkerArguments,
     *,
-    workers: int | None,
     places: Sequence[Place],
     ray: RayCluster | None,
+    time_limit: float | None,
 ) -> Trainer:
     """Where runs are trained: on Ray, in this process, or in workers."""
+    where = origin(problem)
     if ray is not None:
         from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
 
-        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, ray)
-    if workers == 0:
+        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, where, ray)
+    if not places:
         # all runs: of processes that train together, only the leader knows which are missing
-        return lambda runs, missing: train_runs(problem, runs, store, arguments)
-    return lambda runs, missing: train_in_workers(problem, missing, store.path, places[: len(missing)], arguments)
+        return lambda runs, missing: train_in_process(problem, runs, store, arguments, where)
+    supervisor = Supervisor(problem, store, places, arguments, where, time_limit)
+    return lambda runs, missing: supervisor.train(missing)
 
 
 def _ray_connection(ray: RayCluster | None) -> AbstractContextManager[None]:
@@ -181,7 +178,7 @@ def _train_missing(
     runs: Sequence[RunSpec], store: Store, listener: Listener, trainer: Trainer, cores: int
 ) -> list[RunRecord]:
     """Train the runs that are not done, report what happens to the listener, and return the records of all."""
-    runs = list({run.key: run for run in runs}.values())
+    runs = _by_urgency({run.key: run for run in runs}.values())
     listener(Planned(len(runs)))
     missing = {run.key: run for run in runs}
     stored = _stored_records(store, runs)
@@ -196,13 +193,20 @@ def _train_missing(
     with closing(trainer(runs, list(missing.values()))) as events:
         for event in events:
             listener(event)
-            if not isinstance(event, Advanced):
+            if isinstance(event, Done | Failed):
                 missing.pop(event.run.key)
     records = _stored_records(store, runs)
     for record in records:
         if record.spec.key in missing and record.status == "done":  # another sweep has trained it
             listener(Done(record.spec, record.final, trained=False))
     return records
+
+
+def _by_urgency(runs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Main alone first, then the first seed of every λ, then the other seeds: an answer is possible early."""
+    runs = list(runs)
+    seeds = list(dict.fromkeys(run.seed for run in runs))
+    return sorted(runs, key=lambda run: (not is_main_alone(run), seeds.index(run.seed)))
 
 
 def _stored_records(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:

@@ -1,0 +1,133 @@
+"""An attempt to train a run: leased by this process, which alone records it, message by message.
+
+A run is in the store from its first row on. So a mistake that the training function finds while it loads its data
+leaves nothing behind.
+"""
+
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.processes import broadcast_from_leader, is_leader
+from gradsurgery.lab.run import Metrics, RunSpec, Setting
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
+from gradsurgery.lab.sweep.log import log_path, write_traceback
+from gradsurgery.lab.sweep.messages import Ended, Flush, Message, Raised, Row, Started
+
+
+def has_ended(run: RunSpec, store: Store) -> bool:
+    """True unless the run is still to be trained, according to the leader's store."""
+    record = store.get(run.key)
+    (ended,) = broadcast_from_leader(record is not None and record.status != "running")
+    return ended
+
+
+def take(run: RunSpec, store: Store, origin: Mapping[str, Setting]) -> "Attempt | None":
+    """Lease a run for this process; None if another process trains it, or has just ended it.
+
+    Args:
+        run: the run.
+        store: leases and records it; checkpoints and logs go beside it.
+        origin: where its code comes from, for its record.
+    """
+    with ExitStack() as stack:
+        (leased,) = broadcast_from_leader(stack.enter_context(store.lease(run.key)))
+        if not leased or has_ended(run, store):
+            return None
+        return Attempt(run, store, origin, stack.pop_all())
+
+
+@dataclass
+class Attempt:
+    """A run in training."""
+
+    spec: RunSpec
+    store: Store
+    origin: Mapping[str, Setting]
+    lease: ExitStack
+    ended: bool = False
+    """True once the run is done or has failed: nothing more is recorded."""
+
+    def __post_init__(self) -> None:
+        base = self.store.path.parent
+        self.folder = base / "checkpoints" / self.spec.key
+        self.log = log_path(base, self.spec)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start from what an earlier attempt saved in the folder, or anew."""
+        self.began = time.monotonic()
+        self.resumed = self.folder.is_dir() and any(self.folder.iterdir())
+        if not self.resumed:
+            self.log.unlink(missing_ok=True)
+        record = self.store.get(self.spec.key)
+        self._last: Metrics = record.final if record else {}
+        self._first, self._recorded = not self.resumed, False
+        (self.may_be_over,) = broadcast_from_leader(bool(self._last) and self.resumed)
+
+    def record(self, message: Message) -> RunEvent | None:
+        """Record a message, and return what the user should see of it.
+
+        Raises:
+            UserError: if the run raised one: a mistake that other runs would repeat.
+            ValueError: if the store refuses a row.
+        """
+        match message:
+            case Started(environment):
+                self._start(environment)
+            case Row(fraction, metrics):
+                self.store.log(self.spec.key, metrics, first=self._first)
+                self._first, self._last = False, metrics
+                return Advanced(self.spec, fraction, metrics)
+            case Flush():
+                self.store.flush_to_disk()
+            case Ended(info):
+                self.store.finish(self.spec.key, **info)
+                if is_leader():
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                self._end()
+                return Done(self.spec, self._last)
+            case Raised(reason, is_mistake, traceback):
+                if not is_mistake or self._recorded:
+                    failed = self.fail(reason, traceback)
+                if is_mistake:
+                    raise UserError(reason)
+                return failed
+        return None
+
+    def fail(self, reason: str, traceback: str = "") -> Failed:
+        """Record the run as failed, and add the traceback to its log."""
+        if traceback:
+            write_traceback(self.log, traceback)
+        has_log = self.log.exists() and self.log.stat().st_size > 0
+        self.store.begin(self.spec, self.origin)
+        self.store.fail(self.spec.key, reason, **({"log": f"logs/{self.log.name}"} if has_log else {}))
+        self._end()
+        return Failed(self.spec, reason, self.log if has_log else None)
+
+    def close(self) -> None:
+        """Release the run. One that has not ended continues from what it saved when it is taken again."""
+        if self.log.exists() and not self.log.stat().st_size:
+            self.log.unlink()
+            with suppress(OSError):  # other logs are in it
+                self.log.parent.rmdir()
+        self.lease.close()
+
+    def _end(self) -> None:
+        self.ended = True
+        self.close()
+
+    def _start(self, environment: Mapping[str, Setting]) -> None:
+        """Mark the run as running. If it resumes on other cores, ``info["cores"]`` lists both numbers: 1, then 2."""
+        interrupted = self.store.get(self.spec.key)
+        info = {**environment, **self.origin}
+        if interrupted and self.resumed:
+            history, now = str(interrupted.info.get("cores", "unknown")).split(", then "), str(info["cores"])
+            if history != [now]:
+                info["cores"] = ", then ".join(history if history[-1] == now else [*history, now])
+        self.store.begin(self.spec, info)
+        self._recorded = True

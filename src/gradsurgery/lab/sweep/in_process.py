@@ -1,0 +1,58 @@
+"""Train runs in this process, one after the other: for debugging, and for processes that train every run together."""
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
+from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.worker import Task, WorkerArguments, describe_error, train_run
+
+_POLL_SECONDS = 0.5
+
+
+def train_in_process(
+    problem: Problem,
+    runs: Sequence[RunSpec],
+    store: Store,
+    arguments: WorkerArguments,
+    origin: Mapping[str, Setting],
+) -> Generator[RunEvent]:
+    """Train all runs that have not ended, and raise what they raise. A run that another process trains is waited for.
+
+    Args:
+        problem: the problem of all runs.
+        runs: all with the same settings.
+        store: leases and records runs.
+        arguments: see ``WorkerArguments``.
+        origin: where the problem's code comes from, for the records.
+    """
+    pending = list(runs)
+    while pending := [run for run in pending if not has_ended(run, store)]:
+        attempts = 0
+        for run in pending:
+            if attempt := take(run, store, origin):
+                attempts += 1
+                try:
+                    yield from _train(problem, attempt, arguments)
+                finally:
+                    attempt.close()
+        if not attempts:
+            time.sleep(_POLL_SECONDS)
+
+
+def _train(problem: Problem, attempt: Attempt, arguments: WorkerArguments) -> Generator[RunEvent]:
+    task = Task(attempt.spec, attempt.folder, attempt.may_be_over)
+    try:
+        for message in train_run(problem, task, arguments, attempt.store.flush_to_disk):
+            if event := attempt.record(message):
+                yield event
+    except StoreError:
+        raise
+    except (Exception, SystemExit) as error:
+        attempt.record(describe_error(error))
+        if isinstance(error, SystemExit):  # sys.exit(0) must not look like success
+            raise RuntimeError(f"the training function called sys.exit({error.code})") from error
+        raise
