@@ -75,6 +75,8 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
         time_limit=options.time_limit,
+        again=options.again,
+        keep=options.keep,
         console=console,
     )
 

@@ -279,6 +279,12 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="end a run that takes longer, such as 90s, 30m or 2h; it is recorded as failed",
     )
+    training.add_argument(
+        "--again", action="store_true", help="if your code has changed, drop stored runs of the older code"
+    )
+    training.add_argument(
+        "--keep", action="store_true", help="if your code has changed, mix old and new runs on purpose"
+    )
     cluster = parser.add_argument_group("several machines")
     cluster.add_argument(
         "--ray",

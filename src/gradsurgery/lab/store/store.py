@@ -16,7 +16,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -87,12 +87,8 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
-        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
-        settings = settings_text(spec.settings)
         with self._transaction("IMMEDIATE") as db:
-            places = ", ".join("?" * len(plain))
-            db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+            self._insert(db, spec)
             if db.execute("SELECT status FROM runs WHERE key = ?", (spec.key,)).fetchone() != ("done",):
                 self._set(db, spec.key, "running", info)
             return read_records(db, self.path, "key = :key", key=spec.key)[0]
@@ -112,12 +108,11 @@ class Store:
             raise ValueError(
                 f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
             )
-        rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
             if first:
                 db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, int(step)))
-            db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
+            self._insert_row(db, key, int(step), values)
 
     def flush_to_disk(self) -> None:
         """Wait until everything logged so far is on the disk, safe from a power cut."""
@@ -133,6 +128,19 @@ class Store:
         """Mark a run as failed, and add to its info; ``info["reason"]`` says why until it runs again."""
         with self._transaction("IMMEDIATE") as db:
             self._set(db, key, "failed", {"reason": reason, **info})
+
+    def edit(self, *, remove: Iterable[str] = (), add: Iterable[RunRecord] = ()) -> None:
+        """Remove runs by their keys, then add others with all that is recorded of them: all or nothing."""
+        with self._transaction("IMMEDIATE", flush=True) as db:
+            for key in remove:
+                db.execute("DELETE FROM metrics WHERE run = ?", (key,))
+                db.execute("DELETE FROM runs WHERE key = ?", (key,))
+            for record in add:
+                self._insert(db, record.spec)
+                self._set(db, record.spec.key, record.status, record.info)
+                for row in record.metrics:
+                    values = {name: value for name, value in row.items() if name != "step"}
+                    self._insert_row(db, record.spec.key, int(row["step"]), values)
 
     def get(self, key: str) -> RunRecord | None:
         """The run with this key, or None."""
@@ -237,6 +245,18 @@ class Store:
     def _is_new(self) -> bool:
         """True if nothing was ever written to this path."""
         return not self._closed and self._connection is None and not self.path.exists()
+
+    def _insert(self, db: sqlite3.Connection, spec: RunSpec) -> None:
+        """Insert a run as running, unless it is stored."""
+        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
+        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
+        places = ", ".join("?" * len(plain))
+        settings = settings_text(spec.settings)
+        db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+
+    def _insert_row(self, db: sqlite3.Connection, key: str, step: int, values: Metrics) -> None:
+        rows = [(key, step, name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
+        db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
     def _info(self, db: sqlite3.Connection, key: str) -> dict[str, Setting]:
         """The info of a run; raises if there is no such run."""

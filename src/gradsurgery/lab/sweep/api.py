@@ -43,6 +43,8 @@ def sweep(
     data_dir: str | Path | None = None,
     checkpoint_every: float = 60.0,
     time_limit: float | None = None,
+    again: bool = False,
+    keep: bool = False,
     quiet: bool = False,
     console: Console | None = None,
 ) -> list[RunRecord]:
@@ -71,6 +73,8 @@ def sweep(
         data_dir: the training function gets it as ``run.data_dir``; the paper's problems look there for datasets.
         checkpoint_every: seconds between two checkpoints, for problems that save any.
         time_limit: seconds after which a run is ended and recorded as failed; by default, a run may take any time.
+        again: if the code of the problem has changed, drop stored runs of the older code and train the grid again.
+        keep: if it has changed, keep them on purpose. With neither, such a sweep is refused.
         quiet: True to print no progress.
         console: where to show the progress; by default the standard output.
 
@@ -112,6 +116,8 @@ def sweep(
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
             time_limit=time_limit,
+            again=again,
+            keep=keep,
         )
     return Records(judge_by(declared.objectives, records))
 

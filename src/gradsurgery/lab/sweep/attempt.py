@@ -17,6 +17,7 @@ from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
 from gradsurgery.lab.sweep.log import log_path, write_traceback
 from gradsurgery.lab.sweep.messages import Ended, Flush, Message, Raised, Row, Started
+from gradsurgery.lab.sweep.origin import Origins
 
 
 def has_ended(run: RunSpec, store: Store) -> bool:
@@ -26,19 +27,19 @@ def has_ended(run: RunSpec, store: Store) -> bool:
     return ended
 
 
-def take(run: RunSpec, store: Store, origin: Mapping[str, Setting]) -> "Attempt | None":
+def take(run: RunSpec, store: Store, origins: Origins) -> "Attempt | None":
     """Lease a run for this process; None if another process trains it, or has just ended it.
 
     Args:
         run: the run.
         store: leases and records it; checkpoints and logs go beside it.
-        origin: where its code comes from, for its record.
+        origins: where the code of runs comes from, by method.
     """
     with ExitStack() as stack:
         (leased,) = broadcast_from_leader(stack.enter_context(store.lease(run.key)))
         if not leased or has_ended(run, store):
             return None
-        return Attempt(run, store, origin, stack.pop_all())
+        return Attempt(run, store, origins[run.method], stack.pop_all())
 
 
 @dataclass

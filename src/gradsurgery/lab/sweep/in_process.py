@@ -1,13 +1,14 @@
 """Train runs in this process, one after the other: for debugging, and for processes that train every run together."""
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import Store, StoreError
 from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
 from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments, describe_error, train_run
 
 _POLL_SECONDS = 0.5
@@ -18,7 +19,7 @@ def train_in_process(
     runs: Sequence[RunSpec],
     store: Store,
     arguments: WorkerArguments,
-    origin: Mapping[str, Setting],
+    origins: Origins,
 ) -> Generator[RunEvent]:
     """Train all runs that have not ended, and raise what they raise. A run that another process trains is waited for.
 
@@ -27,13 +28,13 @@ def train_in_process(
         runs: all with the same settings.
         store: leases and records runs.
         arguments: see ``WorkerArguments``.
-        origin: where the problem's code comes from, for the records.
+        origins: where the code of the runs comes from, for their records.
     """
     pending = list(runs)
     while pending := [run for run in pending if not has_ended(run, store)]:
         attempts = 0
         for run in pending:
-            if attempt := take(run, store, origin):
+            if attempt := take(run, store, origins):
                 attempts += 1
                 try:
                     yield from _train(problem, attempt, arguments)

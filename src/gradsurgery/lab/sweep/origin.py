@@ -1,21 +1,88 @@
-"""Where the code of a problem comes from, for the records of its runs."""
+"""Where the code of a run comes from, for its record; runs of older code are not mixed with new ones unawares."""
 
+import shutil
 import subprocess
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from typing import TypeAlias
 
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import Setting
+from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweep.fingerprint import fingerprint, is_installed, source_file
+
+Origins: TypeAlias = Mapping[str, Mapping[str, Setting]]
+"""By method: what is recorded about the code of its runs."""
 
 
-def origin(problem: Problem) -> dict[str, Setting]:
-    """The commit of the problem's file."""
-    return {"commit": _commit(Path(problem.train.__code__.co_filename).parent)}
+def find_origins(problem: Problem, runs: Sequence[RunSpec]) -> Origins:
+    """The file, its commit and the fingerprint of the code, or the version of an installed package."""
+    where = _version(problem) if is_installed(problem.train) else _place(problem)
+    methods = {run.method: known_methods()[run.method] for run in runs}
+    codes = {name: fingerprint(problem.train, method) for name, method in methods.items()}
+    return {name: {**where, **({"code": code} if code else {})} for name, code in codes.items()}
 
 
-def _commit(folder: Path) -> str:
+def settle_older_code(
+    problem: Problem, runs: Sequence[RunSpec], store: Store, origins: Origins, *, again: bool, keep: bool
+) -> None:
+    """Drop stored runs of older code that would be mixed with these; raise if they ended and nobody said so.
+
+    Runs without a fingerprint, and those of methods that this sweep does not train, are left alone.
+
+    Args:
+        problem: the problem of all runs.
+        runs: the grid.
+        store: has the stored runs.
+        origins: of the code now.
+        again: drop runs that have ended, too.
+        keep: leave runs that have ended as they are.
+    """
+    if again and keep:
+        raise UserError("older runs are either trained again or kept: give --again or --keep")
+    sweeps = {(run.scale, tuple(run.settings.items())): run for run in runs}.values()
+    stored = [each for run in sweeps for each in store.select(problem.name, run.scale, None, run.settings)]
+    older = [
+        record
+        for record in stored
+        if record.info.get("code") and record.info["code"] != origins.get(record.spec.method, record.info).get("code")
+    ]
+    ended = [record for record in older if record.status not in ("running", "failed")]
+    if ended and not again and not keep:
+        now = next(iter(origins.values())).get("file", "the notebook")
+        before = ended[0].info.get("file", now)
+        why = f"{now} has changed since" if before == now else f"they come from {before}, and this is {now}"
+        stored_runs, verb = ("1 stored run", "was") if len(ended) == 1 else (f"{len(ended)} stored runs", "were")
+        raise UserError(
+            f"{stored_runs} of {problem.name} {verb} trained by other code ({why}): --again drops older runs and "
+            "trains this grid, --keep mixes both; another problem needs another name or --folder"
+        )
+    dropped = older if again else [record for record in older if record not in ended]
+    for record in dropped:  # their checkpoints too: a run must not begin with one code and end with another
+        shutil.rmtree(store.path.parent / "checkpoints" / record.spec.key, ignore_errors=True)
+    if dropped:
+        store.edit(remove=[record.spec.key for record in dropped])
+
+
+def _place(problem: Problem) -> dict[str, Setting]:
+    file = source_file(problem.train)
+    return {} if file is None else {"file": file.name, "commit": _commit(str(file.parent))}
+
+
+def _commit(folder: str) -> str:
     """The commit of a folder; empty without git or outside a repository."""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-    try:
+    with suppress(OSError):
+        command = ["git", "-C", folder, "rev-parse", "HEAD"]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""
+    return ""
+
+
+def _version(problem: Problem) -> dict[str, Setting]:
+    """The version of an installed package; that of gradsurgery is recorded for every run."""
+    top = problem.train.__module__.partition(".")[0]
+    with suppress(PackageNotFoundError):
+        return {} if top == "gradsurgery" else {name: version(name) for name in packages_distributions().get(top, ())}
+    return {}

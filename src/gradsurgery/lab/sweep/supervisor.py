@@ -9,7 +9,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,7 @@ import cloudpickle
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
@@ -29,6 +29,7 @@ from gradsurgery.lab.sweep.cores import Place, limit_children
 from gradsurgery.lab.sweep.events import Printed, RunEvent
 from gradsurgery.lab.sweep.log import Tail
 from gradsurgery.lab.sweep.messages import Message
+from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments
 
 _POLL_SECONDS = 0.5
@@ -83,7 +84,7 @@ class Supervisor:
         store: leases and records runs.
         places: the cores and accelerators of each worker.
         arguments: see ``WorkerArguments``.
-        origin: where the problem's code comes from, for the records.
+        origins: where the code of the runs comes from, for their records.
         time_limit: the seconds after which a run fails; None for any time.
     """
 
@@ -93,11 +94,11 @@ class Supervisor:
         store: Store,
         places: Sequence[Place],
         arguments: WorkerArguments,
-        origin: Mapping[str, Setting],
+        origins: Origins,
         time_limit: float | None = None,
     ) -> None:
         self._shares, self._store, self._places = problem.share_process, store, places
-        self._origin, self._time_limit = origin, time_limit
+        self._origins, self._time_limit = origins, time_limit
         self._pickled = pickle_arguments(problem, arguments)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
         self._retry_at = 0.0
@@ -143,7 +144,7 @@ class Supervisor:
         for run in order:
             if has_ended(run, self._store):
                 pending.remove(run)
-            elif attempt := take(run, self._store, self._origin):
+            elif attempt := take(run, self._store, self._origins):
                 pending.remove(run)
                 return attempt
         return None

@@ -19,7 +19,7 @@ from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
 from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Warned
 from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
-from gradsurgery.lab.sweep.origin import origin
+from gradsurgery.lab.sweep.origin import Origins, find_origins, settle_older_code
 from gradsurgery.lab.sweep.supervisor import Supervisor
 from gradsurgery.lab.sweep.worker import WorkerArguments
 
@@ -50,6 +50,8 @@ def train_grid(
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
     time_limit: float | None = None,
+    again: bool = False,
+    keep: bool = False,
 ) -> list[RunRecord]:
     """Train the runs that are not stored yet, and return the records of all.
 
@@ -73,6 +75,8 @@ def train_grid(
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
         time_limit: seconds after which a run fails; None for any time.
+        again: drop stored runs of older code.
+        keep: keep stored runs of older code. With neither, a sweep with such runs is refused.
     """
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
@@ -99,7 +103,9 @@ def train_grid(
         _remove_after_mistake(folder),
         _ray_connection(ray),
     ):
-        trainer = _choose_trainer(problem, store, arguments, places=places, ray=ray, time_limit=time_limit)
+        origins = find_origins(problem, runs)
+        settle_older_code(problem, runs, store, origins, again=again, keep=keep)
+        trainer = _choose_trainer(problem, store, arguments, origins, places=places, ray=ray, time_limit=time_limit)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
             return _train_missing(grid, store, listener if leads else _ignore, trainer, cores)
@@ -147,21 +153,21 @@ def _choose_trainer(
     problem: Problem,
     store: Store,
     arguments: WorkerArguments,
+    origins: Origins,
     *,
     places: Sequence[Place],
     ray: RayCluster | None,
     time_limit: float | None,
 ) -> Trainer:
     """Where runs are trained: on Ray, in this process, or in workers."""
-    where = origin(problem)
     if ray is not None:
         from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
 
-        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, where, ray)
+        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, origins, ray)
     if not places:
         # all runs: of processes that train together, only the leader knows which are missing
-        return lambda runs, missing: train_in_process(problem, runs, store, arguments, where)
-    supervisor = Supervisor(problem, store, places, arguments, where, time_limit)
+        return lambda runs, missing: train_in_process(problem, runs, store, arguments, origins)
+    supervisor = Supervisor(problem, store, places, arguments, origins, time_limit)
     return lambda runs, missing: supervisor.train(missing)
 
 

@@ -9,21 +9,22 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.local_modules import collect_sources
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunSpec, Setting
+from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
 from gradsurgery.lab.sweep.cores import available_cores, thread_limits
 from gradsurgery.lab.sweep.events import RunEvent
 from gradsurgery.lab.sweep.messages import Message, Row
+from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
-from gradsurgery.lab.sweep.ray.local_modules import collect_sources
 from gradsurgery.lab.sweep.ray.task import Saved, TaskArguments, train_in_task
 from gradsurgery.lab.sweep.supervisor import pickle_arguments
 from gradsurgery.lab.sweep.train import RayCluster
@@ -44,7 +45,7 @@ def train_on_ray(
     runs: Sequence[RunSpec],
     store: Store,
     arguments: WorkerArguments,
-    origin: Mapping[str, Setting],
+    origins: Origins,
     cluster: RayCluster,
 ) -> Generator[RunEvent]:
     """Train runs on a Ray cluster until all have ended. Runs that another sweep has leased are left to it.
@@ -54,7 +55,7 @@ def train_on_ray(
         runs: the runs to train, all with the same settings.
         store: leases and records runs. It is not touched if no node can train a run.
         arguments: see ``WorkerArguments``.
-        origin: where the problem's code comes from, for the records.
+        origins: where the code of the runs comes from, for their records.
         cluster: where to train, and what each run gets there.
     """
     if not runs:
@@ -65,7 +66,7 @@ def train_on_ray(
         driver = _Driver(
             ray.put(shared),
             store,
-            origin,
+            origins,
             cpus=arguments.cores,
             gpus=cluster.gpus_per_run,
             share_process=problem.share_process,
@@ -88,9 +89,9 @@ class _Driver:
     """Submits tasks and records their messages."""
 
     def __init__(
-        self, shared: Any, store: Store, origin: Mapping[str, Setting], *, cpus: int, gpus: int, share_process: bool
+        self, shared: Any, store: Store, origins: Origins, *, cpus: int, gpus: int, share_process: bool
     ) -> None:
-        self._shared, self._store, self._origin, self._cpus, self._gpus = shared, store, origin, cpus, gpus
+        self._shared, self._store, self._origins, self._cpus, self._gpus = shared, store, origins, cpus, gpus
         self._training: dict[Any, _Task] = {}  # by the stream of messages
         self._remote = ray.remote(
             num_cpus=cpus,
@@ -133,7 +134,7 @@ class _Driver:
                 continue
             if has_ended(run, self._store):  # another sweep has trained it
                 continue
-            if attempt := take(run, self._store, self._origin):
+            if attempt := take(run, self._store, self._origins):
                 self._start(_Task(attempt))
             else:
                 left.append(run)

@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gradsurgery.lab.local_modules import install_sources
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
-from gradsurgery.lab.sweep.ray.local_modules import install_sources
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors, train_run
 
 
