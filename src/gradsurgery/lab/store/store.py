@@ -41,13 +41,37 @@ def settings_text(settings: Mapping[str, Setting]) -> str:
 class LoggedRun:
     """A run that ``Store.run`` records."""
 
-    def __init__(self, store: "Store", spec: RunSpec) -> None:
-        self.spec = spec
+    def __init__(self, store: "Store", spec: RunSpec, replaces: bool) -> None:
+        self.spec, self.replaces = spec, replaces
         self._store = store
+        self._rows: list[Metrics] = []  # if it replaces a finished run, which stays until the end
 
     def log(self, *, step: int, **metrics: float) -> None:
         """Record what was measured at a step: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` and others."""
-        self._store.log(self.spec.key, {"step": step, **metrics})
+        row = {"step": step, **metrics}
+        if self.replaces:
+            check_row(row)
+            self._rows.append(row)
+        else:
+            self._store.log(self.spec.key, row)
+
+    def finish(self) -> None:
+        """Mark the run as done; it replaces the finished run of the same spec, if there is one."""
+        if not self.replaces:
+            self._store.finish(self.spec.key)
+        else:
+            self._store.edit(remove=[self.spec.key], add=[RunRecord(self.spec, "done", {}, tuple(self._rows))])
+
+
+def check_row(metrics: Metrics) -> tuple[int, Metrics]:
+    """The step of a row, and its metrics; raise ``ValueError`` unless the store can hold it."""
+    step = float(metrics.get("step", math.nan))
+    values = {name: float(value) for name, value in metrics.items() if name != "step"}
+    if not (step.is_integer() and abs(step) < 2**63 and values):
+        raise ValueError(
+            f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
+        )
+    return int(step), values
 
 
 class Store:
@@ -102,17 +126,12 @@ class Store:
             first: whether it is the first row of an attempt that starts without a checkpoint. Rows of this and
                 later steps, left over from an earlier attempt, are then dropped: this attempt may record others.
         """
-        step = float(metrics.get("step", math.nan))
-        values = {name: float(value) for name, value in metrics.items() if name != "step"}
-        if not (step.is_integer() and abs(step) < 2**63 and values):
-            raise ValueError(
-                f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
-            )
+        step, values = check_row(metrics)
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
             if first:
-                db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, int(step)))
-            self._insert_row(db, key, int(step), values)
+                db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, step))
+            self._insert_row(db, key, step, values)
 
     def flush_to_disk(self) -> None:
         """Wait until everything logged so far is on the disk, safe from a power cut."""
@@ -183,7 +202,8 @@ class Store:
             with Store("runs").run(problem="mine", method=gs.bloop(lam=0.1), seed=0) as run:
                 run.log(step=100, main_train=0.31, aux_train=4.2)
 
-        The run is done when the block ends, and failed if it raises. The same run recorded again replaces the old rows.
+        The run is done when the block ends, and failed if it raises. A finished run that is recorded again is replaced
+        when the new one ends. Two processes cannot record one run at the same time.
 
         Args:
             problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
@@ -209,16 +229,21 @@ class Store:
                     f"another hyperparameter: add {item.name} to settings"
                 )
         spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings)
-        with self._transaction("IMMEDIATE") as db:
-            db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
-            db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
-        self.begin(spec, {})
-        try:
-            yield LoggedRun(self, spec)
-        except BaseException as error:
-            self.fail(spec.key, f"{type(error).__name__}: {error}")
-            raise
-        self.finish(spec.key)
+        with self.lease(spec.key) as leased:
+            if not leased:
+                raise StoreError(f"another process records the run {spec.key} in {self.path}: wait until it has ended")
+            stored = self.get(spec.key)
+            run = LoggedRun(self, spec, replaces=stored is not None and stored.status == "done")
+            if not run.replaces:
+                self.edit(remove=[spec.key])
+                self.begin(spec, {})
+            try:
+                yield run
+            except BaseException as error:
+                if not run.replaces:
+                    self.fail(spec.key, f"{type(error).__name__}: {error}")
+                raise
+            run.finish()
 
     @contextmanager
     def lease(self, key: str) -> Iterator[bool]:
