@@ -85,7 +85,7 @@ def execute(path, statement, *values):
         ("info", '{"samples": "[{"}', "Expecting"),
         ("lam", "much", "lam is 'much', not int or float"),
         ("rho", b"0.1", "rho is b'0.1', not int or float"),
-        ("status", "odd", "status is 'odd', not running, done or failed"),
+        ("status", "odd", "status is 'odd', not running, done, failed or stopped"),
         ("seed", "first", "seed is 'first', not int"),
         ("seed", 0.5, "seed is 0.5, not int"),
         ("method", b"bloop", "method is b'bloop', not str"),
@@ -122,7 +122,7 @@ def test_a_newer_schema_is_refused(path):
         db.execute("PRAGMA user_version = 99")
     db.close()
     sentence = error_sentence(lambda: Store(path))
-    assert f"the store {path} has schema 99 of a newer gradsurgery, this one knows 1" in sentence
+    assert f"the store {path} has schema 99 of a newer gradsurgery, this one knows 2" in sentence
     assert "pip install --upgrade gradsurgery" in sentence
 
 

@@ -17,7 +17,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.local_modules import collect_sources, install_sources
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweep.attempt import take
+from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.events import Done
 from gradsurgery.lab.sweep.messages import Ended, Row, Started
 from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
@@ -286,9 +286,10 @@ class Stream:
 def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, store, monkeypatch):
     monkeypatch.setattr(ray, "get", lambda message: message)
     (run,) = specs(lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {})), "default")
-    driver = _Driver(None, store, {}, cpus=1, gpus=0, share_process=False)
+    leases = Leases(store, {"mixed": {}})
+    driver = _Driver(None, leases, cpus=1, gpus=0, share_process=False)
     stream = Stream(Started({}), Row(1.0, {"step": 0, "main_train": 1.0}), Ended({}))
-    driver._training[stream] = _Task(take(run, store, {"mixed": {}}))
+    driver._training[stream] = _Task(leases.take(run))
     assert [list(driver._receive(stream)) for _ in range(4)][2:] == [[Done(run, store.get(run.key).final)], []]
     assert not driver._training
 

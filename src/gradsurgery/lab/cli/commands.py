@@ -56,13 +56,14 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
-        _write_report(swept, options.folder / "report", console)
+        _write_report(swept, options.folder / "report", console, options.allow or (0.02, False))
         raise_if_failed(records, options.folder)
 
 
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
     if options.gpus_per_run is not None and options.ray is None:
         raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
+    allow, absolute = options.allow or (None, False)
     return train_sweep(
         options.problem,
         **grid,
@@ -77,6 +78,8 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         time_limit=options.time_limit,
         again=options.again,
         keep=options.keep,
+        allow=allow if options.stop else None,
+        absolute=absolute,
         console=console,
     )
 

@@ -285,6 +285,13 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--keep", action="store_true", help="if your code has changed, mix old and new runs on purpose"
     )
+    training.add_argument(
+        "--allow",
+        type=arguments.parse_allowance,
+        metavar="AMOUNT",
+        help="how much worse main may be than with λ = 0, such as 5%%: stop runs that cannot come back within it",
+    )
+    training.add_argument("--no-stop", dest="stop", action="store_false", help="train all runs to their end")
     cluster = parser.add_argument_group("several machines")
     cluster.add_argument(
         "--ray",

@@ -9,22 +9,29 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = int.from_bytes(b"grad", "big")  # marks a SQLite file as ours
 
 # lam, rho and value have no type, so that SQLite keeps them bit for bit. As REAL, -0.0 would become 0.0, and a weight 1
 # would become 1.0, which has another key.
+_RUNS = """CREATE TABLE runs (
+    key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
+    seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL, status TEXT NOT NULL
+)"""
 _SCHEMA = (
-    """CREATE TABLE runs (
-        key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
-        seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed'))
-    )""",
+    _RUNS,
     """CREATE TABLE metrics (
         run TEXT NOT NULL REFERENCES runs (key), step INTEGER NOT NULL, name TEXT NOT NULL, value,
         PRIMARY KEY (run, step, name)
     ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+_UPGRADE = (  # schema 1 did not allow the status "stopped"
+    "ALTER TABLE runs RENAME TO old",
+    _RUNS,
+    "INSERT INTO runs SELECT * FROM old",
+    "DROP TABLE old",
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -104,13 +111,14 @@ def _check(path: Path, patience: float) -> None:
 def _open(path: Path, patience: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
-        for setting in ("journal_mode = WAL", "foreign_keys = ON"):
+        for setting in ("journal_mode = WAL", "legacy_alter_table = ON"):  # metrics keep referring to runs
             db.execute(f"PRAGMA {setting}")
         db.execute("BEGIN IMMEDIATE")
-        if _pragma(db, "user_version") == 0:  # inside the transaction: another process may be creating the schema
-            for statement in _SCHEMA:
-                db.execute(statement)
+        version = _pragma(db, "user_version")  # inside the transaction: another process may be creating the schema
+        for statement in {0: _SCHEMA, VERSION: ()}.get(version, _UPGRADE):
+            db.execute(statement)
         db.execute("COMMIT")
+        db.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         db.close()
         raise

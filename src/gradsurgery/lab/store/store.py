@@ -148,6 +148,11 @@ class Store:
         with self._transaction("IMMEDIATE") as db:
             self._set(db, key, "failed", {"reason": reason, **info})
 
+    def stop(self, key: str, reason: str, **info: Setting) -> None:
+        """Mark a run as stopped early, and add to its info; ``info["reason"]`` says why until it runs again."""
+        with self._transaction("IMMEDIATE") as db:
+            self._set(db, key, "stopped", {"reason": reason, **info})
+
     def edit(self, *, remove: Iterable[str] = (), add: Iterable[RunRecord] = ()) -> None:
         """Remove runs by their keys, then add others with all that is recorded of them: all or nothing."""
         with self._transaction("IMMEDIATE", flush=True) as db:
@@ -295,7 +300,7 @@ class Store:
 
     def _set(self, db: sqlite3.Connection, key: str, status: str, info: Mapping[str, Setting]) -> None:
         stored = self._info(db, key)
-        for name in ("reason", "log"):  # of an earlier attempt
+        for name in ("reason", "log", "allow", "absolute"):  # of an earlier attempt
             stored.pop(name, None)
         db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**stored, **info}), key))
 

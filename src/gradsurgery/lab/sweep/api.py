@@ -45,6 +45,8 @@ def sweep(
     time_limit: float | None = None,
     again: bool = False,
     keep: bool = False,
+    allow: float | None = None,
+    absolute: bool = False,
     quiet: bool = False,
     console: Console | None = None,
 ) -> list[RunRecord]:
@@ -75,16 +77,20 @@ def sweep(
         time_limit: seconds after which a run is ended and recorded as failed; by default, a run may take any time.
         again: if the code of the problem has changed, drop stored runs of the older code and train the grid again.
         keep: if it has changed, keep them on purpose. With neither, such a sweep is refused.
+        allow: how much worse main may be than main alone, such as 0.05 for 5 %. Runs that end beyond it for certain are
+            stopped early or not trained. By default all are trained.
+        absolute: True if ``allow`` is a difference of losses.
         quiet: True to print no progress.
         console: where to show the progress; by default the standard output.
 
     Returns:
-        The records of all runs of the grid, done or failed. Of processes that train together, only the first has any.
-        A notebook shows which method and λ to use.
+        The records of all runs of the grid, done, failed or stopped. Of processes that train together, only the first
+        has any. A notebook shows which method and λ to use.
     """
     with require_extra():
         from rich.console import Console
 
+        from gradsurgery.lab.analysis import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
         from gradsurgery.lab.sweep.train import RayCluster, train_grid
@@ -118,6 +124,7 @@ def sweep(
             time_limit=time_limit,
             again=again,
             keep=keep,
+            allowance=None if allow is None else Allowance(allow, absolute),
         )
     return Records(judge_by(declared.objectives, records))
 

@@ -14,32 +14,46 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.processes import broadcast_from_leader, is_leader
 from gradsurgery.lab.run import Metrics, RunSpec, Setting
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
+from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import log_path, write_traceback
 from gradsurgery.lab.sweep.messages import Ended, Flush, Message, Raised, Row, Started
 from gradsurgery.lab.sweep.origin import Origins
+from gradsurgery.lab.sweep.stopping import Stopping
 
 
-def has_ended(run: RunSpec, store: Store) -> bool:
-    """True unless the run is still to be trained, according to the leader's store."""
-    record = store.get(run.key)
-    (ended,) = broadcast_from_leader(record is not None and record.status != "running")
-    return ended
-
-
-def take(run: RunSpec, store: Store, origins: Origins) -> "Attempt | None":
-    """Lease a run for this process; None if another process trains it, or has just ended it.
+@dataclass(frozen=True)
+class Leases:
+    """Takes runs for this process, which then trains and records them.
 
     Args:
-        run: the run.
-        store: leases and records it; checkpoints and logs go beside it.
-        origins: where the code of runs comes from, by method.
+        store: leases and records runs; checkpoints and logs go beside it.
+        origins: where the code of runs comes from, for their records.
+        stopping: stops runs that cannot be recommended; None to train all.
     """
-    with ExitStack() as stack:
-        (leased,) = broadcast_from_leader(stack.enter_context(store.lease(run.key)))
-        if not leased or has_ended(run, store):
-            return None
-        return Attempt(run, store, origins[run.method], stack.pop_all())
+
+    store: Store
+    origins: Origins
+    stopping: Stopping | None = None
+
+    def has_ended(self, run: RunSpec) -> bool:
+        """True unless the run is still to be trained, according to the leader's store."""
+        record = self.store.get(run.key)
+        (ended,) = broadcast_from_leader(record is not None and record.status != "running")
+        return ended
+
+    def take(self, run: RunSpec) -> "Attempt | None":
+        """Lease a run; None if another process trains it, or has just ended it."""
+        with ExitStack() as stack:
+            (leased,) = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
+            if not leased or self.has_ended(run):
+                return None
+            return Attempt(run, self.store, self.origins[run.method], stack.pop_all(), self.stopping)
+
+    def rule_out(self, run: RunSpec) -> Stopped | None:
+        """Record a run that needs no training as stopped; None if it needs some, or if another process has it."""
+        reason = self.stopping.rule_out(run) if self.stopping else None
+        attempt = self.take(run) if reason else None
+        return attempt.stop(reason) if attempt and reason else None
 
 
 @dataclass
@@ -50,8 +64,9 @@ class Attempt:
     store: Store
     origin: Mapping[str, Setting]
     lease: ExitStack
+    stopping: Stopping | None = None
     ended: bool = False
-    """True once the run is done or has failed: nothing more is recorded."""
+    """True once the run is done, or has failed or been stopped: nothing more is recorded."""
 
     def __post_init__(self) -> None:
         base = self.store.path.parent
@@ -83,14 +98,16 @@ class Attempt:
             case Row(fraction, metrics):
                 self.store.log(self.spec.key, metrics, first=self._first)
                 self._first, self._last = False, metrics
+                if self.stopping and (reason := self.stopping.judge(self.spec, metrics)):
+                    return self.stop(reason)
                 return Advanced(self.spec, fraction, metrics)
             case Flush():
                 self.store.flush_to_disk()
             case Ended(info):
                 self.store.finish(self.spec.key, **info)
-                if is_leader():
-                    shutil.rmtree(self.folder, ignore_errors=True)
-                self._end()
+                if self.stopping:
+                    self.stopping.finish(self.spec)
+                self._end(keep_folder=not is_leader())
                 return Done(self.spec, self._last)
             case Raised(reason, is_mistake, traceback):
                 if not is_mistake or self._recorded:
@@ -107,8 +124,16 @@ class Attempt:
         has_log = self.log.exists() and self.log.stat().st_size > 0
         self.store.begin(self.spec, self.origin)
         self.store.fail(self.spec.key, reason, **({"log": f"logs/{self.log.name}"} if has_log else {}))
-        self._end()
+        self._end(keep_folder=True)  # the next attempt may continue from it
         return Failed(self.spec, reason, self.log if has_log else None)
+
+    def stop(self, reason: str) -> Stopped:
+        """Record the run as stopped."""
+        assert self.stopping is not None
+        self.store.begin(self.spec, self.origin)
+        self.store.stop(self.spec.key, reason, **self.stopping.info)
+        self._end(keep_folder=False)
+        return Stopped(self.spec, reason)
 
     def close(self) -> None:
         """Release the run. One that has not ended continues from what it saved when it is taken again."""
@@ -118,7 +143,9 @@ class Attempt:
                 self.log.parent.rmdir()
         self.lease.close()
 
-    def _end(self) -> None:
+    def _end(self, *, keep_folder: bool) -> None:
+        if not keep_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.ended = True
         self.close()
 

@@ -59,7 +59,15 @@ class Failed:
     """What it printed, with the traceback; None without a separate process."""
 
 
-RunEvent: TypeAlias = Printed | Advanced | Done | Failed
+@dataclass(frozen=True)
+class Stopped:
+    """The run cannot be recommended, so it was not trained to its end, or not at all."""
+
+    run: RunSpec
+    reason: str
+
+
+RunEvent: TypeAlias = Printed | Advanced | Done | Failed | Stopped
 Event: TypeAlias = Planned | Warned | RunEvent
 Listener: TypeAlias = Callable[[Event], None]
 """Receives the events of a sweep."""

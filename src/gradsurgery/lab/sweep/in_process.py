@@ -5,10 +5,9 @@ from collections.abc import Generator, Sequence
 
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store import Store, StoreError
-from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
+from gradsurgery.lab.store import StoreError
+from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.events import RunEvent
-from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments, describe_error, train_run
 
 _POLL_SECONDS = 0.5
@@ -17,24 +16,24 @@ _POLL_SECONDS = 0.5
 def train_in_process(
     problem: Problem,
     runs: Sequence[RunSpec],
-    store: Store,
+    leases: Leases,
     arguments: WorkerArguments,
-    origins: Origins,
 ) -> Generator[RunEvent]:
     """Train all runs that have not ended, and raise what they raise. A run that another process trains is waited for.
 
     Args:
         problem: the problem of all runs.
         runs: all with the same settings.
-        store: leases and records runs.
+        leases: takes runs.
         arguments: see ``WorkerArguments``.
-        origins: where the code of the runs comes from, for their records.
     """
     pending = list(runs)
-    while pending := [run for run in pending if not has_ended(run, store)]:
+    while pending := [run for run in pending if not leases.has_ended(run)]:
         attempts = 0
         for run in pending:
-            if attempt := take(run, store, origins):
+            if stopped := leases.rule_out(run):
+                yield stopped
+            elif attempt := leases.take(run):
                 attempts += 1
                 try:
                     yield from _train(problem, attempt, arguments)
@@ -50,6 +49,8 @@ def _train(problem: Problem, attempt: Attempt, arguments: WorkerArguments) -> Ge
         for message in train_run(problem, task, arguments, attempt.store.flush_to_disk):
             if event := attempt.record(message):
                 yield event
+            if attempt.ended:
+                return
     except StoreError:
         raise
     except (Exception, SystemExit) as error:

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, RunSpec
-from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Printed, Warned
+from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Printed, Stopped, Warned
 
 
 def describe(run: RunSpec) -> str:
@@ -70,6 +70,10 @@ class ProgressBar:
                     self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {format_losses(metrics)}{stored}")
             case Printed(run, line):
                 self._print(f"{describe(run)} | {line}")
+            case Stopped(run, reason):
+                self._finish(run)
+                if not self._live:
+                    self._print(f"[{self._finished}/{self._runs}] {describe(run)}: stopped ({reason})")
             case Failed(run, reason, log):
                 self._finish(run)
                 first_line = reason.strip().partition("\n")[0]

@@ -22,14 +22,12 @@ import cloudpickle
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep import child
-from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
+from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import Place, limit_children
-from gradsurgery.lab.sweep.events import Printed, RunEvent
+from gradsurgery.lab.sweep.events import Printed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import Tail
 from gradsurgery.lab.sweep.messages import Message
-from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments
 
 _POLL_SECONDS = 0.5
@@ -81,26 +79,25 @@ class Supervisor:
 
     Args:
         problem: the problem of all runs.
-        store: leases and records runs.
+        leases: takes runs.
         places: the cores and accelerators of each worker.
         arguments: see ``WorkerArguments``.
-        origins: where the code of the runs comes from, for their records.
         time_limit: the seconds after which a run fails; None for any time.
     """
 
     def __init__(
         self,
         problem: Problem,
-        store: Store,
+        leases: Leases,
         places: Sequence[Place],
         arguments: WorkerArguments,
-        origins: Origins,
         time_limit: float | None = None,
     ) -> None:
-        self._shares, self._store, self._places = problem.share_process, store, places
-        self._origins, self._time_limit = origins, time_limit
+        self._shares, self._leases, self._places = problem.share_process, leases, places
+        self._time_limit = time_limit
         self._pickled = pickle_arguments(problem, arguments)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
+        self._ruled_out: list[Stopped] = []
         self._retry_at = 0.0
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
@@ -109,6 +106,8 @@ class Supervisor:
         try:
             while True:
                 self._assign(pending)
+                while self._ruled_out:
+                    yield self._ruled_out.pop(0)
                 for worker in self._workers.values():
                     if worker.is_idle and not pending:
                         worker.release()
@@ -142,9 +141,12 @@ class Supervisor:
             seed = pending[0].seed
             order = sorted(pending, key=lambda run: (run.seed != seed, run.method != method, run.method in taken))
         for run in order:
-            if has_ended(run, self._store):
+            if self._leases.has_ended(run):
                 pending.remove(run)
-            elif attempt := take(run, self._store, self._origins):
+            elif stopped := self._leases.rule_out(run):
+                pending.remove(run)
+                self._ruled_out.append(stopped)
+            elif attempt := self._leases.take(run):
                 pending.remove(run)
                 return attempt
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from gradsurgery.lab.analysis import is_main_alone
+from gradsurgery.lab.analysis import Allowance, is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.problem import Problem
@@ -15,11 +15,13 @@ from gradsurgery.lab.processes import is_leader, join
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.adaptive import train_adaptively
+from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
-from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Warned
+from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Stopped, Warned
 from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
-from gradsurgery.lab.sweep.origin import Origins, find_origins, settle_older_code
+from gradsurgery.lab.sweep.origin import find_origins, settle_older_code
+from gradsurgery.lab.sweep.stopping import Stopping
 from gradsurgery.lab.sweep.supervisor import Supervisor
 from gradsurgery.lab.sweep.worker import WorkerArguments
 
@@ -52,6 +54,7 @@ def train_grid(
     time_limit: float | None = None,
     again: bool = False,
     keep: bool = False,
+    allowance: Allowance | None = None,
 ) -> list[RunRecord]:
     """Train the runs that are not stored yet, and return the records of all.
 
@@ -77,6 +80,7 @@ def train_grid(
         time_limit: seconds after which a run fails; None for any time.
         again: drop stored runs of older code.
         keep: keep stored runs of older code. With neither, a sweep with such runs is refused.
+        allowance: stop runs whose main cannot come back within it; None to train all.
     """
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
@@ -90,7 +94,7 @@ def train_grid(
     if ray is not None and workers is not None:
         raise UserError("workers are processes on this machine, so training on Ray takes none")
     if process is not None:
-        _check_together(workers, cores_per_run, ray, max_lams)
+        _check_together(workers, cores_per_run, ray, max_lams, allowance)
         join(process)
         workers = 0
     places = [] if ray is not None or workers == 0 else assign_places(workers, cores_per_run)
@@ -105,10 +109,13 @@ def train_grid(
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
-        trainer = _choose_trainer(problem, store, arguments, origins, places=places, ray=ray, time_limit=time_limit)
+        stored = store.select(problem.name, None, None) if allowance else []
+        stopping = Stopping(allowance, stored) if allowance else None
+        leases = Leases(store, origins, stopping)
+        trainer = _choose_trainer(problem, leases, arguments, places=places, ray=ray, time_limit=time_limit)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
-            return _train_missing(grid, store, listener if leads else _ignore, trainer, cores)
+            return _train_missing(grid, leases, listener if leads else _ignore, trainer, cores)
 
         records = train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
     return records if leads else []
@@ -133,13 +140,19 @@ def _ignore(event: Event) -> None:
 
 
 def _check_together(
-    workers: int | None, cores_per_run: int | None, ray: RayCluster | None, max_lams: int | None
+    workers: int | None,
+    cores_per_run: int | None,
+    ray: RayCluster | None,
+    max_lams: int | None,
+    allowance: Allowance | None,
 ) -> None:
     if (workers, cores_per_run, ray) != (None, None, None):
         raise UserError(
             "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
             "and no --ray"
         )
+    if allowance is not None:
+        raise UserError("runs are stopped by what only the first process knows: give --no-stop")
     if max_lams is not None:
         raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
 
@@ -151,9 +164,8 @@ def _check_least(meaning: str, number: int | None, least: int) -> None:
 
 def _choose_trainer(
     problem: Problem,
-    store: Store,
+    leases: Leases,
     arguments: WorkerArguments,
-    origins: Origins,
     *,
     places: Sequence[Place],
     ray: RayCluster | None,
@@ -163,11 +175,11 @@ def _choose_trainer(
     if ray is not None:
         from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
 
-        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, origins, ray)
+        return lambda runs, missing: train_on_ray(problem, missing, leases, arguments, ray)
     if not places:
         # all runs: of processes that train together, only the leader knows which are missing
-        return lambda runs, missing: train_in_process(problem, runs, store, arguments, origins)
-    supervisor = Supervisor(problem, store, places, arguments, origins, time_limit)
+        return lambda runs, missing: train_in_process(problem, runs, leases, arguments)
+    supervisor = Supervisor(problem, leases, places, arguments, time_limit)
     return lambda runs, missing: supervisor.train(missing)
 
 
@@ -181,9 +193,10 @@ def _ray_connection(ray: RayCluster | None) -> AbstractContextManager[None]:
 
 
 def _train_missing(
-    runs: Sequence[RunSpec], store: Store, listener: Listener, trainer: Trainer, cores: int
+    runs: Sequence[RunSpec], leases: Leases, listener: Listener, trainer: Trainer, cores: int
 ) -> list[RunRecord]:
     """Train the runs that are not done, report what happens to the listener, and return the records of all."""
+    store, stopping = leases.store, leases.stopping
     runs = _by_urgency({run.key: run for run in runs}.values())
     listener(Planned(len(runs)))
     missing = {run.key: run for run in runs}
@@ -191,15 +204,17 @@ def _train_missing(
     for record in stored:
         if record.status == "done":
             listener(Done(missing.pop(record.spec.key), record.final, trained=False))
-        elif record.status == "failed":
-            store.begin(record.spec, {})  # a trainer skips runs that are marked as failed
+        elif record.status == "stopped" and stopping and stopping.still_stops(record):
+            listener(Stopped(missing.pop(record.spec.key), str(record.info["reason"])))
+        else:
+            store.begin(record.spec, {})  # a trainer skips runs that have ended
     if missing:
         _warn_about_cores(stored, cores, listener)
         _warn_about_network(store, listener)
     with closing(trainer(runs, list(missing.values()))) as events:
         for event in events:
             listener(event)
-            if isinstance(event, Done | Failed):
+            if isinstance(event, Done | Failed | Stopped):
                 missing.pop(event.run.key)
     records = _stored_records(store, runs)
     for record in records:

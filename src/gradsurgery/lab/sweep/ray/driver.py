@@ -18,12 +18,10 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.local_modules import collect_sources
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweep.attempt import Attempt, has_ended, take
+from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import available_cores, thread_limits
-from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.messages import Message, Row
-from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
 from gradsurgery.lab.sweep.ray.task import Saved, TaskArguments, train_in_task
 from gradsurgery.lab.sweep.supervisor import pickle_arguments
@@ -43,9 +41,8 @@ _POLL_SECONDS = 1.0
 def train_on_ray(
     problem: Problem,
     runs: Sequence[RunSpec],
-    store: Store,
+    leases: Leases,
     arguments: WorkerArguments,
-    origins: Origins,
     cluster: RayCluster,
 ) -> Generator[RunEvent]:
     """Train runs on a Ray cluster until all have ended. Runs that another sweep has leased are left to it.
@@ -53,9 +50,8 @@ def train_on_ray(
     Args:
         problem: the problem of all runs.
         runs: the runs to train, all with the same settings.
-        store: leases and records runs. It is not touched if no node can train a run.
+        leases: takes runs. The store is not touched if no node can train a run.
         arguments: see ``WorkerArguments``.
-        origins: where the code of the runs comes from, for their records.
         cluster: where to train, and what each run gets there.
     """
     if not runs:
@@ -65,8 +61,7 @@ def train_on_ray(
     with connection(cluster.address):
         driver = _Driver(
             ray.put(shared),
-            store,
-            origins,
+            leases,
             cpus=arguments.cores,
             gpus=cluster.gpus_per_run,
             share_process=problem.share_process,
@@ -88,11 +83,10 @@ class _Task:
 class _Driver:
     """Submits tasks and records their messages."""
 
-    def __init__(
-        self, shared: Any, store: Store, origins: Origins, *, cpus: int, gpus: int, share_process: bool
-    ) -> None:
-        self._shared, self._store, self._origins, self._cpus, self._gpus = shared, store, origins, cpus, gpus
+    def __init__(self, shared: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
+        self._shared, self._leases, self._cpus, self._gpus = shared, leases, cpus, gpus
         self._training: dict[Any, _Task] = {}  # by the stream of messages
+        self._ruled_out: list[Stopped] = []
         self._remote = ray.remote(
             num_cpus=cpus,
             num_gpus=gpus,
@@ -103,8 +97,8 @@ class _Driver:
         )(train_in_task)
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
-        pending = self._submit(runs)
-        while pending or self._training:
+        pending = self._submit(runs)  # raises if no node can train a run
+        while pending or self._training or self._ruled_out:
             ready: list[Any] = []
             if self._training:
                 ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
@@ -115,6 +109,8 @@ class _Driver:
                 yield from self._receive(stream)
             if not ready or len(self._training) < before:
                 pending = self._submit(pending)
+            while self._ruled_out:
+                yield self._ruled_out.pop(0)
 
     def stop(self) -> None:
         """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
@@ -132,9 +128,11 @@ class _Driver:
             if len(self._training) >= limit:
                 left.append(run)
                 continue
-            if has_ended(run, self._store):  # another sweep has trained it
+            if self._leases.has_ended(run):  # another sweep has trained it
                 continue
-            if attempt := take(run, self._store, self._origins):
+            if stopped := self._leases.rule_out(run):
+                self._ruled_out.append(stopped)
+            elif attempt := self._leases.take(run):
                 self._start(_Task(attempt))
             else:
                 left.append(run)
@@ -170,7 +168,7 @@ class _Driver:
     def _record(self, stream: Any, message: Message | Saved) -> Iterator[RunEvent]:
         attempt = self._training[stream].attempt
         if isinstance(message, Saved):
-            self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
+            attempt.store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
             unpack(message.files, attempt.folder)
             return
         try:
