@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from textwrap import dedent
 
 import pytest
@@ -196,6 +197,11 @@ def test_a_notebook_is_known_by_what_the_function_uses():
     assert before == fingerprint(notebook_function("\n\n" + NOTEBOOK, 2))
     for old, new in (("0.1", "0.2"), ("return 1.0", "return 2.0"), ('"b"', '"c"'), ('"step": 0', '"step": 1')):
         assert fingerprint(notebook_function(NOTEBOOK.replace(old, new), 1)) != before
+
+
+def test_a_partial_function_is_known_by_its_function():
+    train = notebook_function(NOTEBOOK, 1)
+    assert fingerprint(partial(train)) == fingerprint(train)
 
 
 def test_a_users_method_is_part_of_the_code(folder, capsys):

@@ -109,12 +109,12 @@ class Attempt:
                     self.stopping.finish(self.spec)
                 self._end(keep_folder=not is_leader())
                 return Done(self.spec, self._last)
-            case Raised(reason, is_mistake, traceback):
-                if not is_mistake or self._recorded:
-                    failed = self.fail(reason, traceback)
-                if is_mistake:
-                    raise UserError(reason)
-                return failed
+            case Raised(reason, is_mistake=True):
+                if self._recorded:
+                    self.fail(reason)
+                raise UserError(reason)
+            case Raised(reason, traceback=traceback):
+                return self.fail(reason, traceback)
         return None
 
     def fail(self, reason: str, traceback: str = "") -> Failed:

@@ -9,6 +9,7 @@ Installed packages have no fingerprint: their versions are recorded.
 """
 
 import ast
+import functools
 import hashlib
 import inspect
 import sys
@@ -24,8 +25,13 @@ _PLAIN = (bool, int, float, str, bytes, tuple, type(None))
 
 def fingerprint(*items: Callable[..., Any]) -> str:
     """The fingerprint of functions and classes; empty if all are of installed packages."""
-    parts = [text for item in items for text in _texts(inspect.unwrap(item))]
+    parts = [text for item in items for text in _texts(plain_function(item))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if parts else ""
+
+
+def plain_function(item: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside a ``functools.partial`` or a wrapper; a class as it is."""
+    return plain_function(item.func) if isinstance(item, functools.partial) else inspect.unwrap(item)
 
 
 def source_file(item: Callable[..., Any]) -> Path | None:

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
 from typing import TypeAlias
 
 from gradsurgery.lab.errors import UserError
@@ -12,7 +13,7 @@ from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweep.fingerprint import fingerprint, is_installed, source_file
+from gradsurgery.lab.sweep.fingerprint import fingerprint, is_installed, plain_function, source_file
 
 Origins: TypeAlias = Mapping[str, Mapping[str, Setting]]
 """By method: what is recorded about the code of its runs."""
@@ -20,9 +21,10 @@ Origins: TypeAlias = Mapping[str, Mapping[str, Setting]]
 
 def find_origins(problem: Problem, runs: Sequence[RunSpec]) -> Origins:
     """The file, its commit and the fingerprint of the code, or the version of an installed package."""
-    where = _version(problem) if is_installed(problem.train) else _place(problem)
+    train = plain_function(problem.train)
+    where = _version(train.__module__) if is_installed(train) else _place(source_file(train))
     methods = {run.method: known_methods()[run.method] for run in runs}
-    codes = {name: fingerprint(problem.train, method) for name, method in methods.items()}
+    codes = {name: fingerprint(train, method) for name, method in methods.items()}
     return {name: {**where, **({"code": code} if code else {})} for name, code in codes.items()}
 
 
@@ -67,8 +69,7 @@ def settle_older_code(
         store.edit(remove=[record.spec.key for record in dropped])
 
 
-def _place(problem: Problem) -> dict[str, Setting]:
-    file = source_file(problem.train)
+def _place(file: Path | None) -> dict[str, Setting]:
     return {} if file is None else {"file": file.name, "commit": _commit(str(file.parent))}
 
 
@@ -80,9 +81,9 @@ def _commit(folder: str) -> str:
     return ""
 
 
-def _version(problem: Problem) -> dict[str, Setting]:
+def _version(module: str) -> dict[str, Setting]:
     """The version of an installed package; that of gradsurgery is recorded for every run."""
-    top = problem.train.__module__.partition(".")[0]
+    top = module.partition(".")[0]
     with suppress(PackageNotFoundError):
         return {} if top == "gradsurgery" else {name: version(name) for name in packages_distributions().get(top, ())}
     return {}

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
@@ -19,6 +19,7 @@ from typing import Any
 
 import cloudpickle
 
+from gradsurgery.lab.analysis import is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
@@ -54,6 +55,8 @@ class _Worker:
     pipe: Connection
     attempt: Attempt
     tail: Tail
+    methods: set[str] = field(default_factory=set)
+    """Of all runs that it has trained."""
     exits_by: float | None = None
     """When to kill it; None while it is needed."""
 
@@ -125,21 +128,26 @@ class Supervisor:
         """Give runs to idle workers and to places without one, as far as runs can be leased."""
         for index in range(len(self._places)):
             worker = self._workers.get(index)
+            if worker and worker.is_idle and not worker.process.is_alive():
+                self._discard(index)
+                worker = None
             if not pending or (worker and not worker.is_idle) or time.monotonic() < self._retry_at:
                 continue
-            attempt = self._take(pending, worker.attempt.spec.method if worker else None)
-            if attempt is None:
-                self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
-            else:
+            if attempt := self._take(pending, worker):
                 self._hand_over(index, attempt)
+            else:
+                self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
 
-    def _take(self, pending: list[RunSpec], method: str | None) -> Attempt | None:
-        """Lease the next run. Of equally urgent ones, prefer the last method, which is compiled, then a new one."""
-        taken = {worker.attempt.spec.method for worker in self._workers.values()} - {method}
+    def _take(self, pending: list[RunSpec], worker: _Worker | None) -> Attempt | None:
+        """Lease the next run. Of equally urgent ones, prefer a method that the worker has compiled, or nobody has."""
+        compiled = worker.methods if worker else set()
+        others = {method for other in self._workers.values() for method in other.methods}
         order = pending
         if self._shares:
-            seed = pending[0].seed
-            order = sorted(pending, key=lambda run: (run.seed != seed, run.method != method, run.method in taken))
+            first = _urgency(pending[0])
+            order = sorted(
+                pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
+            )
         for run in order:
             if self._leases.has_ended(run):
                 pending.remove(run)
@@ -164,6 +172,7 @@ class Supervisor:
                 process.start()
             child_pipe.close()
             self._workers[index] = _Worker(process, pipe, attempt, tail)
+        self._workers[index].methods.add(attempt.spec.method)
         self._workers[index].send((Task(attempt.spec, attempt.folder, attempt.may_be_over), attempt.log))
 
     def _watch(self) -> Iterator[RunEvent]:
@@ -196,6 +205,11 @@ class Supervisor:
         worker.process.join()
         worker.pipe.close()
         worker.attempt.close()
+
+
+def _urgency(run: RunSpec) -> int | None:
+    """The same for runs that may change places: all of main alone, and those of the same seed."""
+    return None if is_main_alone(run) else run.seed
 
 
 def _record_messages(worker: _Worker) -> Iterator[RunEvent]:
