@@ -7,6 +7,7 @@ import pytest
 import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.analysis import Allowance
+from gradsurgery.lab.cli import main
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.sweep.stopping import Stopping
 
@@ -157,3 +158,14 @@ def test_a_stopped_run_is_trained_if_the_allowance_grows_or_nothing_is_stopped(t
     assert statuses(allow=0.01) == ["done"] * 4 + ["stopped"] * 2
     assert statuses(allow=0.3) == ["done"] * 5 + ["stopped"]
     assert statuses() == ["done"] * 6
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_the_command_line_stops_with_an_allowance_and_recommends_for_it(tmp_path, capsys):
+    command = ["sweep", f"{__file__}:grows", "--workers", "0", "--allow", "5%", "--seeds", "0"]
+    for options, stopped in (([], 2), (["--no-stop"], 0)):
+        assert main([*command, "--folder", str(tmp_path / str(stopped)), *options]) == 0
+        output = capsys.readouterr().out
+        assert output.count(": stopped (") == stopped
+        assert "If main may be 5 % worse than main alone" in output
+        assert "gs.mixed(lam=0.03)" in output
