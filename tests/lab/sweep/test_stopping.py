@@ -51,13 +51,21 @@ def test_a_run_far_beyond_the_allowance_is_stopped_after_a_fifth(name):
 def test_the_reason_says_how_far_main_is():
     run = record(1.0, constant(0.5))
     reasons = [Stopping(Allowance(0.05), [ALONE, *WITHIN]).judge(run.spec, row) for row in run.metrics]
-    assert reasons[8] == "main was 50 % above main alone after 20% of the training: too far to come back"
+    assert reasons[8] == "main was 50 % worse than main alone after 20% of the training: too far to come back"
 
 
 def test_an_absolute_allowance_is_a_difference_of_losses():
     run = record(1.0, constant(0.5))  # 0.9 above main alone after a fifth
     assert stop_at(Stopping(Allowance(0.4, absolute=True), [ALONE, *WITHIN]), run) == STEPS / 5
     assert stop_at(Stopping(Allowance(0.5, absolute=True), [ALONE, *WITHIN]), run) is None
+
+
+def test_a_metric_of_which_more_is_better_is_judged_by_its_fall():
+    known = [record(each.spec.lam, constant(-each.spec.lam), name="accuracy") for each in (ALONE, *WITHIN)]
+    options = {"metrics": ["accuracy"], "maximise": True}
+    fallen, risen = (record(1.0, constant(excess), name="accuracy") for excess in (-0.5, 0.5))
+    assert stop_at(Stopping(Allowance(0.05), known, **options), fallen) == STEPS / 5
+    assert stop_at(Stopping(Allowance(0.05), known, **options), risen) is None
 
 
 def test_a_comeback_of_a_finished_run_gives_all_others_twice_as_much_room():
@@ -99,7 +107,7 @@ def test_too_little_is_known_to_stop_a_run(known):
 
 def test_a_lam_above_one_that_is_far_beyond_the_allowance_is_ruled_out():
     stopping = Stopping(Allowance(0.05), [ALONE, *WITHIN, record(0.3, constant(0.2))])
-    assert stopping.rule_out(spec(1.0)) == "main is too far above main alone with λ = 0.3 already"
+    assert stopping.rule_out(spec(1.0)) == "main is much worse than main alone with λ = 0.3 already"
     assert stopping.rule_out(spec(0.3, seed=1))
     assert stopping.rule_out(spec(0.1)) is None
     assert stopping.rule_out(spec(1.0, method="bloop")) is None

@@ -16,7 +16,7 @@ stored curves of six problems, no run that ended within 1, 2, 5 or 10 % was stop
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gradsurgery.lab.analysis import Allowance, is_main_alone, variant_of
@@ -38,7 +38,7 @@ class _Curve:
     """Main by step, of one run."""
 
     spec: RunSpec
-    by_split: dict[str, dict[float, float]] = field(default_factory=lambda: {"main_test": {}, "main_train": {}})
+    by_metric: dict[str, dict[float, float]]
     is_done: bool = False
     least: float = -math.inf
     """For a run that was stopped, the least excess that it would have ended with."""
@@ -50,14 +50,14 @@ class _Curve:
         self.lam = 0.0 if self.spec.lam is None else lam_number(self.spec.lam)
 
     def add(self, row: Metrics) -> None:
-        for name, curve in self.by_split.items():
+        for name, curve in self.by_metric.items():
             if math.isfinite(row.get(name, math.nan)):
                 curve[row["step"]] = row[name]
 
     @property
     def main(self) -> dict[float, float]:
-        """On held-out data if there are any."""
-        return self.by_split["main_test"] or self.by_split["main_train"]
+        """By the first metric that the run has."""
+        return next(filter(None, self.by_metric.values()), {})
 
 
 class Stopping:
@@ -66,13 +66,24 @@ class Stopping:
     Args:
         allowance: how much worse main may be than main alone.
         records: the runs that are stored already.
+        metrics: what main is judged by: the first of these that a run has.
+        maximise: True if more of it is better.
     """
 
-    def __init__(self, allowance: Allowance, records: Iterable[RunRecord] = ()) -> None:
+    def __init__(
+        self,
+        allowance: Allowance,
+        records: Iterable[RunRecord] = (),
+        *,
+        metrics: Sequence[str] = ("main_test", "main_train"),
+        maximise: bool = False,
+    ) -> None:
         self.allowance = allowance
+        self._metrics, self._sign = metrics, -1 if maximise else 1
         self._curves: dict[str, _Curve] = {}
         for record in records:
-            curve = self._curves[record.spec.key] = _Curve(record.spec, is_done=record.status == "done")
+            curve = self._curve(record.spec)
+            curve.is_done = record.status == "done"
             for row in record.metrics:
                 curve.add(row)
 
@@ -88,11 +99,11 @@ class Stopping:
 
     def finish(self, run: RunSpec) -> None:
         """Remember that a run is done."""
-        self._curves.setdefault(run.key, _Curve(run)).is_done = True
+        self._curve(run).is_done = True
 
     def judge(self, run: RunSpec, row: Metrics) -> str | None:
         """Remember the next row of a run, and return the reason to stop it, if there is one."""
-        curve = self._curves.setdefault(run.key, _Curve(run))
+        curve = self._curve(run)
         before = max(curve.main, default=0.0)
         curve.add(row)
         step, end = row["step"], max(self._alone(run), default=0.0)
@@ -108,7 +119,7 @@ class Stopping:
             return None
         curve.least = least
         excess = number(low) if self.allowance.absolute else f"{100 * low:.3g} %"
-        return f"main was {excess} above main alone after {step / end:.0%} of the training: too far to come back"
+        return f"main was {excess} worse than main alone after {step / end:.0%} of the training: too far to come back"
 
     def rule_out(self, run: RunSpec) -> str | None:
         """The reason not to train a run at all, if there is one."""
@@ -119,7 +130,7 @@ class Stopping:
             if curve.variant == _variant(run) and curve.lam <= lam_number(run.lam):
                 least = self._low(curve, math.inf) if curve.is_done and self._excess(curve) else curve.least
                 if least > limit:
-                    return f"main is too far above main alone with {run.lam_name} = {number(curve.lam)} already"
+                    return f"main is much worse than main alone with {run.lam_name} = {number(curve.lam)} already"
         return None
 
     def _dip(self) -> float:
@@ -131,6 +142,9 @@ class Stopping:
             for larger, other in ends
             if curve.lam <= larger.lam and curve.variant == larger.variant
         )
+
+    def _curve(self, run: RunSpec) -> _Curve:
+        return self._curves.setdefault(run.key, _Curve(run, {name: {} for name in self._metrics}))
 
     def _alone(self, run: RunSpec) -> dict[float, float]:
         """Main of main alone with the same seed; empty until it is done."""
@@ -157,7 +171,7 @@ class Stopping:
             return curve.excess
         alone = self._alone(curve.spec)
         units = {step: 1.0 if self.allowance.absolute else abs(alone[step]) for step in curve.main if alone.get(step)}
-        excess = {step: (curve.main[step] - alone[step]) / unit for step, unit in units.items()}
+        excess = {step: self._sign * (curve.main[step] - alone[step]) / unit for step, unit in units.items()}
         if curve.is_done:
             curve.excess = excess
         return excess
