@@ -177,3 +177,13 @@ def test_the_command_line_stops_with_an_allowance_and_recommends_for_it(tmp_path
         assert output.count(": stopped (") == stopped
         assert "If main may be 5 % worse than main alone" in output
         assert "gs.mixed(lam=0.03)" in output
+
+
+def test_a_problem_with_a_metric_of_its_own_is_judged_by_it(tmp_path):
+    @lab.problem(main="m", aux="a", methods=["mixed"], lams=[0.01, 0.02, 0.03, 0.5], maximise={"main": "accuracy"})
+    def measured(run):
+        for step in range(1, 21):
+            yield {"step": step, "main_train": 1 + run.lam, "aux_train": 1 - run.lam, "accuracy": 0.9}
+
+    records = lab.sweep(measured, folder=tmp_path, workers=0, allow=0.05, quiet=True)
+    assert {record.status for record in records} == {"done"}, "main grows, but the accuracy does not fall"

@@ -41,6 +41,7 @@ _EXAMPLES = {
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
   gradsurgery sweep lipschitz --set learning_rate=0.001,0.003  one answer across both
+  gradsurgery sweep lipschitz --allow 5%                      stop runs whose main ends more than 5 % above main alone
   gradsurgery sweep my_problem.py:smooth                      your problem, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1

@@ -117,6 +117,13 @@ class Attempt:
                 return self.fail(reason, traceback)
         return None
 
+    def record_or_fail(self, message: Message) -> RunEvent | None:
+        """Record a message; a row that the store refuses fails the run."""
+        try:
+            return self.record(message)
+        except ValueError as error:
+            return self.fail(f"{type(error).__name__}: {error}")
+
     def fail(self, reason: str, traceback: str = "") -> Failed:
         """Record the run as failed, and add the traceback to its log."""
         if traceback:

@@ -46,7 +46,7 @@ class _Curve:
     """Over main alone, once both are done."""
 
     def __post_init__(self) -> None:
-        self.variant = _variant(self.spec)
+        self.variant = variant_of(self.spec)
         self.lam = 0.0 if self.spec.lam is None else lam_number(self.spec.lam)
 
     def add(self, row: Metrics) -> None:
@@ -127,7 +127,7 @@ class Stopping:
             return None
         limit = SAFETY * (self.allowance.limit + self._dip())
         for curve in self._curves.values():
-            if curve.variant == _variant(run) and curve.lam <= lam_number(run.lam):
+            if curve.variant == variant_of(run) and curve.lam <= lam_number(run.lam):
                 least = self._low(curve, math.inf) if curve.is_done and self._excess(curve) else curve.least
                 if least > limit:
                     return f"main is much worse than main alone with {run.lam_name} = {number(curve.lam)} already"
@@ -161,7 +161,7 @@ class Stopping:
             for curve in self._curves.values()
             if curve.is_done
             and not is_main_alone(curve.spec)
-            and (run is None or curve.variant == _variant(run))
+            and (run is None or curve.variant == variant_of(run))
             and self._excess(curve)
         ]
 
@@ -185,8 +185,3 @@ class Stopping:
         recent = [each for each in before if each > step - FIFTH * max(self._alone(curve.spec))]
         rows = recent if len(recent) >= MIN_ROWS else before[-MIN_ROWS:]
         return min((excess[each] for each in rows), default=-math.inf)
-
-
-def _variant(spec: RunSpec) -> tuple[object, ...]:
-    """What runs that differ in λ and seed alone have in common."""
-    return variant_of(spec), *sorted(spec.settings.items())

@@ -221,11 +221,7 @@ def _record_messages(worker: _Worker) -> Iterator[RunEvent]:
             yield Printed(attempt.spec, line)
         if message is None:
             return
-        try:
-            event = attempt.record(message)
-        except ValueError as error:  # the store refuses the row
-            event = attempt.fail(f"{type(error).__name__}: {error}")
-        if event is not None:
+        if event := attempt.record_or_fail(message):
             yield event
         worker.send(not attempt.ended)
 

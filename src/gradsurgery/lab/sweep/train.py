@@ -109,9 +109,7 @@ def train_grid(
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
-        stored = store.select(problem.name, None, None) if allowance else []
-        stopping = Stopping(allowance, stored) if allowance else None
-        leases = Leases(store, origins, stopping)
+        leases = Leases(store, origins, _stopping(problem, store, allowance) if allowance else None)
         trainer = _choose_trainer(problem, leases, arguments, places=places, ray=ray, time_limit=time_limit)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
@@ -119,6 +117,15 @@ def train_grid(
 
         records = train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
     return records if leads else []
+
+
+def _stopping(problem: Problem, store: Store, allowance: Allowance) -> Stopping:
+    """Stops runs by the metric that recommendations limit."""
+    stored = store.select(problem.name, status=None)
+    named = problem.objectives.get("main")
+    if named is None:
+        return Stopping(allowance, stored)
+    return Stopping(allowance, stored, metrics=[named.metric], maximise=named.maximise)
 
 
 @contextmanager

@@ -171,11 +171,7 @@ class _Driver:
             attempt.store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
             unpack(message.files, attempt.folder)
             return
-        try:
-            event = attempt.record(message)
-        except ValueError as error:  # the store refuses the row
-            event = attempt.fail(f"{type(error).__name__}: {error}")
-        if event is not None:
+        if event := attempt.record_or_fail(message):
             yield event
         if attempt.ended and isinstance(message, Row):
             ray.cancel(stream, force=True)
