@@ -16,7 +16,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +28,15 @@ from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
-from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
+from gradsurgery.lab.store.sqlite import (
+    VERSION,
+    StoreError,
+    check_path,
+    connect,
+    damage_error,
+    is_read_only,
+    translate_errors,
+)
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
@@ -76,6 +84,11 @@ class Store:
             if self.path.exists():
                 self._connection = connect(self.path, self.patience)
 
+    @property
+    def is_read_only(self) -> bool:
+        """True without permission to write the file or its folder: runs can be read, and writing raises."""
+        return is_read_only(self.path)
+
     def begin(self, spec: RunSpec, info: Mapping[str, Setting]) -> RunRecord:
         """Mark a run as running. A run that is done is left alone; any other that is stored keeps its metrics.
 
@@ -87,12 +100,8 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
-        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
-        settings = settings_text(spec.settings)
         with self._transaction("IMMEDIATE") as db:
-            places = ", ".join("?" * len(plain))
-            db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+            self._insert(db, spec)
             if db.execute("SELECT status FROM runs WHERE key = ?", (spec.key,)).fetchone() != ("done",):
                 self._set(db, spec.key, "running", info)
             return read_records(db, self.path, "key = :key", key=spec.key)[0]
@@ -110,12 +119,11 @@ class Store:
         values = {name: float(value) for name, value in metrics.items() if name != "step"}
         if not (step.is_integer() and values):
             raise ValueError(f"a row has a whole number as its step and at least one metric, but got {dict(metrics)}")
-        rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
             if first:
                 db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, int(step)))
-            db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
+            self._insert_row(db, key, int(step), values)
 
     def flush_to_disk(self) -> None:
         """Wait until everything logged so far is on the disk, safe from a power cut."""
@@ -131,6 +139,19 @@ class Store:
         """Mark a run as failed; ``info["reason"]`` says why until it runs again."""
         with self._transaction("IMMEDIATE") as db:
             self._set(db, key, "failed", {"reason": reason})
+
+    def edit(self, *, remove: Iterable[str] = (), add: Iterable[RunRecord] = ()) -> None:
+        """Remove runs by their keys, then add others with all that is recorded of them: all or nothing."""
+        with self._transaction("IMMEDIATE", flush=True) as db:
+            for key in remove:
+                db.execute("DELETE FROM metrics WHERE run = ?", (key,))
+                db.execute("DELETE FROM runs WHERE key = ?", (key,))
+            for record in add:
+                self._insert(db, record.spec)
+                self._set(db, record.spec.key, record.status, record.info)
+                for row in record.metrics:
+                    values = {name: value for name, value in row.items() if name != "step"}
+                    self._insert_row(db, record.spec.key, int(row["step"]), values)
 
     def get(self, key: str) -> RunRecord | None:
         """The run with this key, or None."""
@@ -157,6 +178,13 @@ class Store:
             return []
         with self._transaction("DEFERRED") as db:
             return read_records(db, self.path, where, **values)
+
+    def problems(self) -> list[str]:
+        """The names of all problems that have runs."""
+        if self._is_new():
+            return []
+        with self._transaction("DEFERRED") as db:
+            return [name for (name,) in db.execute("SELECT DISTINCT problem FROM runs ORDER BY problem")]
 
     @contextmanager
     def run(
@@ -235,6 +263,18 @@ class Store:
     def _is_new(self) -> bool:
         """True if nothing was ever written to this path."""
         return not self._closed and self._connection is None and not self.path.exists()
+
+    def _insert(self, db: sqlite3.Connection, spec: RunSpec) -> None:
+        """Insert a run as running, unless it is stored."""
+        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
+        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
+        places = ", ".join("?" * len(plain))
+        settings = settings_text(spec.settings)
+        db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+
+    def _insert_row(self, db: sqlite3.Connection, key: str, step: int, values: Metrics) -> None:
+        rows = [(key, step, name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
+        db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
 
     def _info(self, db: sqlite3.Connection, key: str) -> dict[str, Setting]:
         """The info of a run; raises if there is no such run."""
