@@ -14,7 +14,7 @@ from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.objective import read_objectives
 from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.store import export_table, export_tensorboard
+from gradsurgery.lab.store import export_mlflow, export_optuna, export_table, export_tensorboard, export_wandb
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
 from gradsurgery.lab.sweep import sweep as train_sweep
 from gradsurgery.lab.sweep.api import plan_runs
@@ -166,11 +166,23 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
             console.print(f"  {error}", soft_wrap=True)
 
 
+_EXPORTERS = {
+    "table": export_table,
+    "tensorboard": export_tensorboard,
+    "wandb": export_wandb,
+    "mlflow": export_mlflow,
+    "optuna": export_optuna,
+}
+
+
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Write stored runs as a table or as event files."""
+    """Write stored runs for another tool."""
     records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
     try:
-        (export_tensorboard if options.tensorboard else export_table)(records, options.path)
+        _EXPORTERS[options.format](records, options.path)
+    except ModuleNotFoundError as error:
+        name = f"--{options.format} needs {error.name}"
+        raise UserError(f'{name}: pip install "gradsurgery[{options.format}]"') from error
     except ValueError as error:
         raise UserError(str(error)) from error
     console.print(f"{count(len(records), 'run')} written to {options.path}", soft_wrap=True)

@@ -66,7 +66,10 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
     "export": """
   gradsurgery export lipschitz runs.parquet       one row per run and step; pandas.read_parquet reads it
   gradsurgery export lipschitz runs.csv
-  gradsurgery export lipschitz events --tensorboard""",
+  gradsurgery export lipschitz events --tensorboard
+  gradsurgery export lipschitz . --wandb             then: wandb sync wandb/offline-*
+  gradsurgery export lipschitz mlflow.db --mlflow    then: mlflow ui --backend-store-uri sqlite:///mlflow.db
+  gradsurgery export lipschitz optuna.db --optuna    then: optuna-dashboard sqlite:///optuna.db""",
     "delete": """
   gradsurgery delete mine --failed                     the runs that failed; the next sweep trains them again anyway
   gradsurgery delete mine --methods bloop --lams 10    one λ of one method
@@ -206,10 +209,18 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_metric_arguments(recommend)
     add_folder_argument(recommend)
 
-    export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
+    export = add("export", commands.export, "write stored runs for pandas, TensorBoard, W&B, MLflow or Optuna")
     add_problem_argument(export)
-    export.add_argument("path", type=Path, help="a .parquet or .csv file; with --tensorboard, a folder")
-    export.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files")
+    export.add_argument("path", type=Path, help="a .parquet or .csv file; or what the options below write")
+    export.set_defaults(format="table")
+    formats = export.add_mutually_exclusive_group()
+    for name, meaning in (
+        ("tensorboard", "a folder with TensorBoard event files"),
+        ("wandb", "a folder with offline runs of Weights & Biases, for wandb sync"),
+        ("mlflow", "an MLflow database in SQLite"),
+        ("optuna", "an Optuna database in SQLite; a study with two objectives, whose trials are the runs"),
+    ):
+        formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=meaning)
     export.add_argument("--scale", help="export this scale only")
     add_folder_argument(export)
 
