@@ -42,10 +42,11 @@ def file_name(text: str) -> str:
     Text with capital letters is not plain, as some file systems ignore the case, nor is one of over 100 characters.
 
     Example:
-        >>> [file_name(text) for text in ("walk-default", "../Walk")]
-        ['walk-default', '.._Walk-6eae8f22']
+        >>> [file_name(text) for text in ("walk-default", "../Walk", "walk(1).log")]
+        ['walk-default', '.._Walk-6eae8f22', 'walk_1_-10ccd383.log']
     """
     if re.fullmatch(r"[a-z0-9_=+-][a-z0-9_.=+-]{,99}", text):
         return text
-    name = re.sub(r"[^\w.=+-]", "_", text)[:50]  # at most 200 bytes of the 255 that file systems take
-    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    suffix = re.search(r"(\.[a-z]{1,8})?\Z", text)[0]  # type: ignore[index]  # it matches every text
+    name = re.sub(r"[^\w.=+-]", "_", text.removesuffix(suffix))[:50]  # up to 200 bytes; file systems take 255
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{suffix}"

@@ -42,6 +42,16 @@ def test_deleted_runs_are_gone_with_their_checkpoints_and_others_are_not(tmp_pat
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [second.key]
 
 
+def test_the_log_of_a_deleted_run_is_gone_and_no_other_file(tmp_path):
+    (tmp_path / "logs").mkdir()
+    for name in ("logs/mine.log", "logs/other.log", "mine.log"):
+        (tmp_path / name).touch()
+    with Store(tmp_path) as store:
+        store.begin(MINE, {"log": "../mine.log"})
+    delete_runs(tmp_path, list(records_of(tmp_path).values()))
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.log")) == ["logs/other.log", "mine.log"]
+
+
 def test_a_run_in_training_is_neither_deleted_nor_renamed(tmp_path):
     fill(tmp_path, MINE, status="running")
     records = list(records_of(tmp_path).values())

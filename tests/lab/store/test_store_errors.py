@@ -162,6 +162,7 @@ def test_rows_that_are_only_in_the_log_of_a_read_only_store_are_read_or_reported
     read_only(copy)
     with Store(copy) as store:
         assert store.get(KEY).final["step"] == 99
+        assert "no permission to write the store" in error_sentence(lambda: store.finish(KEY))
 
 
 def test_a_log_that_cannot_be_read_without_writing_is_reported(path, read_only, monkeypatch):

@@ -47,6 +47,7 @@ def wandb_records(path):
         data = data[7 + length :]
 
 
+@pytest.mark.slow
 def test_wandb_has_an_offline_run_for_each_run(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "online")  # the export is offline all the same
@@ -73,6 +74,7 @@ def test_wandb_has_an_offline_run_for_each_run(tmp_path, monkeypatch):
     assert math.isnan(float(logged[0]["surgery/removed"]))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of SQLAlchemy
 def test_mlflow_has_a_run_with_every_step_for_each_run(tmp_path):
     pytest.importorskip("mlflow")
@@ -83,8 +85,9 @@ def test_mlflow_has_a_run_with_every_step_for_each_run(tmp_path):
         export_mlflow([RECORDS[0], long], tmp_path / "mlflow.db")
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("mine/λ, demo").experiment_id
-    runs = {run.data.tags["key"]: run for run in client.search_runs([experiment])}
-    assert runs.keys() == {SPEC.key, long.spec.key}
+    found = client.search_runs([experiment])
+    assert len(found) == 2
+    runs = {run.data.tags["key"]: run for run in found}
     run = runs[SPEC.key]
     assert (run.info.run_name, run.info.status) == (NAME, "FINISHED")
     assert run.data.params == {name: str(value) for name, value in CONFIG.items()}

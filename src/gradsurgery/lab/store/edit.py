@@ -22,12 +22,14 @@ def checkpoint_folder(folder: Path, key: str) -> Path:
 
 
 def delete_runs(folder: Path, records: Sequence[RunRecord]) -> None:
-    """Delete these runs from the store of the folder, with their checkpoints."""
+    """Delete these runs from the store of the folder, with their checkpoints and logs."""
     with open_store(folder) as store:
         _check_idle(store, records)
         store.edit(remove=[record.spec.key for record in records])
     for record in records:
         shutil.rmtree(checkpoint_folder(folder, record.spec.key), ignore_errors=True)
+        if log := record.info.get("log"):
+            (folder / "logs" / Path(str(log)).name).unlink(missing_ok=True)
 
 
 def rename_problem(folder: Path, records: Sequence[RunRecord], name: str) -> None:

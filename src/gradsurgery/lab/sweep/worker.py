@@ -18,7 +18,6 @@ from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import broadcast_from_leader, is_leader
 from gradsurgery.lab.run import Metrics, Run, RunSpec, Setting
 from gradsurgery.lab.store import Store, StoreError
-from gradsurgery.lab.store.edit import checkpoint_folder
 from gradsurgery.lab.sweep.environment import environment
 from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
 from gradsurgery.method import Method
@@ -45,7 +44,7 @@ class WorkerArguments:
 
     def run_folder(self, spec: RunSpec) -> Path:
         """The folder of a run, kept until the run is done."""
-        return checkpoint_folder(self.folder, spec.key)
+        return self.folder / "checkpoints" / spec.key
 
 
 def train_runs(
