@@ -98,12 +98,21 @@ def test_merging_adds_what_is_missing_and_says_what_became_of_the_rest(tmp_path)
     fill(theirs, failed_there, status="failed")
     fill(theirs, unfinished, status="running")
     before, source = records_of(ours), records_of(theirs)
-    assert merge_store(ours, theirs) == Merged(added=1, replaced=1, equal=2, different=1, unfinished=1)
+    assert merge_store(ours, theirs) == Merged(added=1, replaced=1, equal=2, different=1, unfinished=1, mixed=())
     kept = [before[run.key] for run in (same, differs)]
     kept += [source[failed_here.key], before[failed_there.key], source[new.key]]
     assert repr(records_of(ours)) == repr({record.spec.key: record for record in kept})
     assert repr(records_of(theirs)) == repr(source)
-    assert merge_store(ours, theirs) == Merged(added=0, replaced=0, equal=4, different=1, unfinished=1)
+    assert merge_store(ours, theirs) == Merged(added=0, replaced=0, equal=4, different=1, unfinished=1, mixed=())
+
+
+def test_merging_runs_of_different_code_names_the_problem(tmp_path):
+    for name, code in (("ours", "a"), ("theirs", "b")):
+        with Store(tmp_path / name) as store:
+            for run in (replace(MINE, seed=len(name)), replace(SPEC, method=name)):
+                store.begin(run, {"code": code})
+                store.finish(run.key)
+    assert merge_store(tmp_path / "ours", tmp_path / "theirs").mixed == ("mine",)
 
 
 def test_merging_into_a_new_folder_copies_a_store(tmp_path):

@@ -21,9 +21,9 @@ def print_plan(runs: Sequence[RunSpec], max_lams: int | None, folder: Path, cons
         console: where to print.
     """
     with Store(folder / "store.sqlite") as store:
-        stored = store.select(runs[0].problem, runs[0].scale)
-    done = {record.spec.key for record in stored}
-    missing = [run for run in runs if run.key not in done]
+        stored = store.select(runs[0].problem, runs[0].scale, status=None)
+    ended = {record.spec.key for record in stored if record.status not in ("running", "failed")}
+    missing = [run for run in runs if run.key not in ended]
     for line in describe_runs(missing):
         console.print(f"  {line}", soft_wrap=True)
     if max_lams is not None:

@@ -24,12 +24,11 @@ def status(options: argparse.Namespace, console: Console) -> None:
     rows = read_status(options.folder)
     shown = [name for name in _COUNTS if name == "done" or any(row.counts[name] for row in rows)]
     table = Table("problem", "scale", box=None)
-    for name in (*shown, "a run", *["left"] * ("running" in shown)):
+    for name in (*shown, "a run", "left"):
         table.add_column(name, justify="right")
     for row in rows:
         times = ["" if seconds is None else duration(seconds) for seconds in (row.seconds, row.seconds_left)]
-        cells = [*(str(row.counts[name] or "") for name in shown), *times]
-        table.add_row(Text(row.problem), Text(row.scale), *cells[: len(table.columns) - 2])
+        table.add_row(Text(row.problem), Text(row.scale), *(str(row.counts[name] or "") for name in shown), *times)
     console.print(table)
 
 
@@ -40,9 +39,9 @@ def delete(options: argparse.Namespace, console: Console) -> None:
     for line in describe_runs(chosen):
         console.print(f"  {line}", soft_wrap=True)
     amount = f"{count(len(chosen), 'run')} of {chosen[0].problem}"
-    _confirm(f"Delete {amount} from {options.folder}?", options.yes)
-    delete_runs(options.folder, records)
-    console.print(f"{amount} deleted", soft_wrap=True)
+    if options.yes or _confirm(f"Delete {amount} from {options.folder}?"):
+        delete_runs(options.folder, records)
+        console.print(f"{amount} deleted", soft_wrap=True)
 
 
 def rename(options: argparse.Namespace, console: Console) -> None:
@@ -67,19 +66,22 @@ def merge(options: argparse.Namespace, console: Console) -> None:
         }
         told = [f"{count(amount, 'run')} {outcome}" for outcome, amount in outcomes.items() if amount]
         console.print(f"{source}: {'; '.join(told) or 'no runs'}", soft_wrap=True)
+        for name in merged.mixed:
+            console.print(f"warning: runs of {name} were trained by different code: compare with care", soft_wrap=True)
 
 
 def _select(options: argparse.Namespace) -> list[RunRecord]:
     """The runs of a problem that all options name, at least one."""
     records = select_runs(options.folder, options.problem, [options.scale] if options.scale else ())
-    methods = options.methods and split_names(options.methods)
-    lams, seeds = options.lams and parse_lams(options.lams), options.seeds and parse_seeds(options.seeds)
+    methods = None if options.methods is None else split_names(options.methods)
+    lams = None if options.lams is None else parse_lams(options.lams)
+    seeds = None if options.seeds is None else parse_seeds(options.seeds)
     chosen = [
         record
         for record in records
-        if (not methods or record.spec.method in methods)
-        and (not lams or record.spec.lam in lams)
-        and (not seeds or record.spec.seed in seeds)
+        if (methods is None or record.spec.method in methods)
+        and (lams is None or record.spec.lam in lams)
+        and (seeds is None or record.spec.seed in seeds)
         and (not options.failed or record.status == "failed")
     ]
     if not chosen:
@@ -88,11 +90,7 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
     return chosen
 
 
-def _confirm(question: str, yes: bool) -> None:
-    """Ask, unless the answer was given in advance; raise if it is no."""
-    if yes:
-        return
+def _confirm(question: str) -> bool:
     if not sys.stdin.isatty():
         raise UserError("delete asks before it deletes, and here nobody can answer: add --yes")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
-        raise UserError("nothing was deleted")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.find import find_problem, installed_problems
-from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.store.lease import is_leased
 from gradsurgery.lab.store.select import open_store
 from gradsurgery.lab.store.store import Store
@@ -62,6 +62,8 @@ class Merged:
     """Runs that were in both, with other rows: those of the other store are kept."""
     unfinished: int
     """Runs that are still to be trained, and left out."""
+    mixed: tuple[str, ...]
+    """Problems whose runs with one method were trained by different code."""
 
 
 def merge_store(folder: Path, source: Path) -> Merged:
@@ -84,7 +86,16 @@ def merge_store(folder: Path, source: Path) -> Merged:
         store.edit(remove=[record.spec.key for record in better], add=[*new, *better])
     kept = [(record, ours) for record, ours in in_both if _rank(record) <= _rank(ours)]
     equal = sum(repr(record.metrics) == repr(ours.metrics) for record, ours in kept)  # NaN differs from itself
-    return Merged(len(new), len(better), equal, len(kept) - equal, len(records) - len(ended))
+    mixed = _find_mixed([*new, *better, *stored.values()])
+    return Merged(len(new), len(better), equal, len(kept) - equal, len(records) - len(ended), mixed)
+
+
+def _find_mixed(records: Sequence[RunRecord]) -> tuple[str, ...]:
+    codes: dict[tuple[str, str], set[Setting]] = {}
+    for record in records:
+        if code := record.info.get("code"):
+            codes.setdefault((record.spec.problem, record.spec.method), set()).add(code)
+    return tuple(sorted({problem for (problem, _), known in codes.items() if len(known) > 1}))
 
 
 def _rank(record: RunRecord) -> int:
