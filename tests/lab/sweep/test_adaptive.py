@@ -119,16 +119,22 @@ def improves(lam, chance):
     return 1 - 0.1 * min(lam, 1), 1 / (1 + lam)
 
 
-def adaptive_lams(losses, max_lams=9):
-    """The λ of an adaptive sweep in the order of training, on a problem given by its final losses."""
+def adaptive_lams(losses, max_lams=9, skip=()):
+    """The λ of an adaptive sweep in the order of training, on a problem given by its final losses.
+
+    Runs whose λ is in ``skip`` are left to another sweep.
+    """
     trained = []
 
     def train(runs):
+        before = len(trained)
         for run in runs:
+            if run.lam in skip:
+                continue
             point = losses(run.lam, random.Random(f"{run.lam} {run.seed}"))
             row = dict(zip(("step", "main_train", "aux_train"), (1, *point), strict=True)) if point else None
             trained.append(RunRecord(run, "done" if row else "failed", {}, (row,) if row else ()))
-        return trained[-len(runs) :]
+        return trained[before:]
 
     grid = [RunSpec("p", "s", "mixed", lam, None, seed) for lam in (0.0, 0.01, 0.1, 1.0) for seed in range(3)]
     assert train_adaptively(grid, train, max_lams) == trained
@@ -175,6 +181,12 @@ def test_an_arbitrary_aux_of_main_alone_draws_no_lams():
     assert len(lams) == 9
     assert min(lams) == 0.01
     assert max(lams) == 10
+
+
+def test_a_lam_that_is_not_trained_is_not_asked_for_again():
+    lams = adaptive_lams(fails_at_the_top, skip=(0.316,))
+    assert len(lams) == 8
+    assert 0.178 in lams
 
 
 def test_noise_beside_main_alone_cannot_lead_the_search_down_for_ever():

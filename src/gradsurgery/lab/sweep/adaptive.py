@@ -7,7 +7,7 @@ span more than a decade, as the report draws them. Main alone (λ = 0) is the fr
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -42,38 +42,42 @@ def train_adaptively(
         train: trains runs and returns their records; runs that are stored already cost nothing.
         max_lams: the largest number of λ per method, not counting main alone.
     """
-    records = train(runs)
-    while next_runs := _next_runs(runs, records, max_lams):
+    numbers = [lam_number(run.lam) for run in runs if run.lam is not None and has_weight(run.lam)]
+    reach = (min(numbers, default=0.0) / REACH, max(numbers, default=0.0) * REACH)
+    planned, records = list(runs), train(runs)
+    while next_runs := _next_runs(planned, records, max_lams, reach):
+        planned += next_runs
         records += train(next_runs)
     return records
 
 
-def _next_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int) -> list[RunSpec]:
+def _next_runs(
+    planned: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int, reach: tuple[float, float]
+) -> list[RunSpec]:
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
-    alone = _mean_point([record for record in records if is_main_alone(record.spec)])
-    variants: dict[Variant, dict[int, RunSpec]] = {}
-    for run in runs:
-        if has_weight(run.lam):
-            variants.setdefault(variant_of(run), {})[run.seed] = run
-    numbers = [lam_number(run.lam) for run in runs if run.lam is not None and has_weight(run.lam)]
-    reach = (min(numbers, default=0.0) / REACH, max(numbers, default=0.0) * REACH)
+    by_key = {record.spec.key: record for record in records}
+
+    def mean_point(runs: Iterable[RunSpec]) -> Point | None:
+        return _mean_point([by_key.get(run.key) for run in runs])
+
+    variants: dict[Variant, dict[float, list[RunSpec]]] = {}
+    for run in planned:
+        if run.lam is not None and has_weight(run.lam):
+            variants.setdefault(variant_of(run), {}).setdefault(lam_number(run.lam), []).append(run)
     next_runs: list[RunSpec] = []
-    for variant, by_seed in variants.items():
-        by_lam: dict[float, list[RunRecord]] = {}
-        for record in records:
-            lam = record.spec.lam
-            if lam is not None and has_weight(lam) and variant_of(record.spec) == variant:
-                by_lam.setdefault(lam_number(lam), []).append(record)
-        points = {lam: _mean_point(same_lam) for lam, same_lam in by_lam.items()}
-        number = next_lam({0.0: alone, **points}, reach) if len(points) < max_lams else None
+    for by_lam in variants.values():
+        all_seeds = next(iter(by_lam.values()))
+        alone = [run for run in planned if is_main_alone(run) and run.settings == all_seeds[0].settings]
+        points = {0.0: mean_point(alone)} | {lam: mean_point(runs) for lam, runs in by_lam.items()}
+        number = next_lam(points, reach) if len(by_lam) < max_lams else None
         if number is not None:
-            next_runs += [replace(run, lam=with_number(run.lam, number)) for run in by_seed.values() if run.lam]
+            next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]
     return next_runs
 
 
-def _mean_point(records: Sequence[RunRecord]) -> Point | None:
-    """The mean final losses over seeds; None without runs, or if any of them diverged or failed."""
-    points = [final_point(record, "train") or final_point(record, "test") for record in records]
+def _mean_point(records: Sequence[RunRecord | None]) -> Point | None:
+    """The mean final losses over seeds; None without runs, or if any is missing, diverged or failed."""
+    points = [record and (final_point(record, "train") or final_point(record, "test")) for record in records]
     if not points or None in points:
         return None
     main, aux = zip(*(point for point in points if point), strict=True)
