@@ -144,7 +144,7 @@ def test_tensorboard_has_a_folder_for_each_run_with_its_scalars(tmp_path):
     export_tensorboard([MGDA], tmp_path)
     export_tensorboard([BLOOP, MGDA], tmp_path)
     bloop = tmp_path / "lipschitz" / "demo" / f"bloop_lam=0.1_rho=0.01_seed=3_{BLOOP.spec.key}"
-    mgda = tmp_path / "noise" / "demo" / f"mgda_lam=None_rho=None_seed=0_{MGDA.spec.key}"
+    mgda = tmp_path / "noise" / "demo" / f"mgda_seed=0_{MGDA.spec.key}"
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     assert [path.parent for path in files] == [bloop, mgda]
     assert all("tfevents" in path.name for path in files)

@@ -41,7 +41,7 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
 def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
     """Write each run's metrics as scalars to ``folder/problem/scale/method_lam=..._rho=..._seed=..._key``.
 
-    Characters that could lead out of the folder are replaced by ``_``. TensorBoard's scalars are float32. The store
+    TensorBoard's scalars are float32. The store
     does not record when a step was measured, so the step stands in for the time in seconds.
     """
     from tensorboardX import RecordWriter  # imports torch if it is installed, which takes seconds
@@ -50,7 +50,10 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        run = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
+        numbers = {"lam": spec.lam, "rho": spec.rho, "seed": spec.seed}
+        run = "_".join(
+            [spec.method, *(f"{name}={value}" for name, value in numbers.items() if value is not None), spec.key]
+        )
         # always the same file name: TensorBoard would merge the files of two exports
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(file_name, names))

@@ -28,7 +28,15 @@ from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
-from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
+from gradsurgery.lab.store.sqlite import (
+    VERSION,
+    StoreError,
+    check_path,
+    connect,
+    damage_error,
+    is_read_only,
+    translate_errors,
+)
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
@@ -99,6 +107,11 @@ class Store:
             check_path(self.path)
             if self.path.exists():
                 self._connection = connect(self.path, self.patience)
+
+    @property
+    def is_read_only(self) -> bool:
+        """True without permission to write the file or its folder: runs can be read, and writing raises."""
+        return is_read_only(self.path)
 
     def begin(self, spec: RunSpec, info: Mapping[str, Setting]) -> RunRecord:
         """Mark a run as running. A run that is done is left alone; any other that is stored keeps its metrics.
@@ -191,6 +204,13 @@ class Store:
             return []
         with self._transaction("DEFERRED") as db:
             return read_records(db, self.path, where, **values)
+
+    def problems(self) -> list[str]:
+        """The names of all problems that have runs."""
+        if self._is_new():
+            return []
+        with self._transaction("DEFERRED") as db:
+            return [name for (name,) in db.execute("SELECT DISTINCT problem FROM runs ORDER BY problem")]
 
     @contextmanager
     def run(

@@ -11,7 +11,7 @@ from gradsurgery.lab.extra import require_extra
 from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
 from gradsurgery.lab.lam import Lam
-from gradsurgery.lab.notation import parse_numbers
+from gradsurgery.lab.notation import parse_numbers, parse_seeds
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
@@ -62,7 +62,7 @@ def sweep(
         lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
             ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
-        seeds: the seeds, as numbers or as text.
+        seeds: the seeds, as numbers or as text such as ``"0-4"``.
         settings: settings to change, by name; a list of values is swept, such as ``{"learning_rate": [0.1, 0.3]}``.
         scale: a scale of the problem; by default its first.
         main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need.
@@ -174,7 +174,7 @@ def plan_runs(
         methods=None if methods is None else [find_method(method) for method in methods],
         lams=grid.values,
         rhos=parse_numbers(rhos) if isinstance(rhos, str) else None if rhos is None else [float(rho) for rho in rhos],
-        seeds=parse_numbers(seeds) if isinstance(seeds, str) else seeds,
+        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
         settings=settings,
         main_alone=main_alone,
     )

@@ -14,6 +14,7 @@ from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.store.plan import announce
 from gradsurgery.lab.sweep.adaptive import train_adaptively
 from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
@@ -218,7 +219,7 @@ def _train_missing(
     if missing:
         _warn_about_cores(stored, cores, listener)
         _warn_about_network(store, listener)
-    with closing(trainer(runs, list(missing.values()))) as events:
+    with announce(store, list(missing.values())), closing(trainer(runs, list(missing.values()))) as events:
         for event in events:
             listener(event)
             if isinstance(event, Done | Failed | Stopped):
