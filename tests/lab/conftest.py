@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import jax
 import pytest
 
@@ -21,6 +24,19 @@ def path(tmp_path):
 def store(path):
     with Store(path, patience=0.1) as store:
         yield store
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """Call it with a file or folder to take away the permission to write it, also from root."""
+    allowed = os.access
+    locked = set()
+
+    def access(path, mode):
+        return not (mode & os.W_OK and Path(path) in locked) and allowed(path, mode)
+
+    monkeypatch.setattr(os, "access", access)
+    return locked.add
 
 
 def skip_figures(monkeypatch):

@@ -8,6 +8,7 @@ import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.store import StoreError
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 
@@ -58,6 +59,37 @@ def test_recording_a_run_again_replaces_it(tmp_path):
     with lab.Store(tmp_path) as store:
         (record,) = store.select("mine")
     assert len(record.metrics) == 2
+
+
+def test_a_finished_run_is_replaced_only_when_the_new_one_ends(tmp_path):
+    def rows():
+        with lab.Store(tmp_path) as store:
+            return [(record.status, record.final["main_train"]) for record in store.select(status=None)]
+
+    def record(value, *, fails=False):
+        with lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) as run:
+            run.log(step=0, main_train=value, aux_train=1.0)
+            if fails:
+                raise RuntimeError
+            return rows()
+
+    assert record(1.0) == [("running", 1.0)]
+    assert record(2.0) == [("done", 1.0)]
+    assert rows() == [("done", 2.0)]
+    with pytest.raises(RuntimeError):
+        record(3.0, fails=True)
+    assert rows() == [("done", 2.0)]
+    with (
+        pytest.raises(ValueError, match="a row must have a whole number"),
+        lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) as run,
+    ):
+        run.log(step=0.5, main_train=1.0)
+
+
+def test_two_processes_cannot_record_one_run(tmp_path):
+    one, other = (lab.Store(tmp_path).run(problem="mine", method=gs.mixed(lam=0.1)) for _ in range(2))
+    with one, pytest.raises(StoreError, match="another process records the run"), other:
+        pass
 
 
 def test_recorded_runs_differ_in_every_hyperparameter(tmp_path):

@@ -106,7 +106,7 @@ def test_a_killed_run_continues_from_what_it_saved(folder, capsys):
     assert main([*command, "--folder", "undisturbed"]) == 0
     Path("die").touch()
     assert main(command) == 1
-    assert "was killed by signal 9" in capsys.readouterr().err
+    assert "its process was killed by SIGKILL" in capsys.readouterr().err
     assert any(folder.glob("runs/checkpoints/*/state.json"))
     Path("die").unlink()
     assert main(command) == 0
@@ -321,6 +321,8 @@ def test_a_function_that_exits_has_failed(tmp_path):
 
     records = lab.sweep(leaves, folder=tmp_path, methods=["mixed"], workers=1, quiet=True)
     assert [(record.status, record.info["reason"]) for record in records] == [("failed", "SystemExit: 0")] * 2
+    with pytest.raises(RuntimeError, match=r"the training function called sys\.exit\(0\)"):
+        lab.sweep(leaves, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
 
 
 @pytest.mark.slow
@@ -337,11 +339,25 @@ def test_rows_may_hold_tensors(tmp_path, workers):
     assert record.metrics == ({"step": 0, "main_train": 1.5, "aux_train": 1.5},)
 
 
-@pytest.mark.parametrize("row", [3.0, {"step": 0, "main_train": "low"}, {"step": 0, "main_train": None}])
+@pytest.mark.parametrize(
+    "row", [3.0, {"step": 0, "main_train": "low"}, {"step": 0, "main_train": None}, {"step": 0, "main_train": "1"}]
+)
 def test_a_row_that_holds_no_numbers_is_refused(tmp_path, row):
     @lab.problem(main="m", aux="a", lams=[1.0])
     def wrong(run):
         yield row
 
-    with pytest.raises(TypeError, match="a row is a dict of numbers by name, but got"):
+    with pytest.raises(TypeError, match="a row must be a dict of numbers by name; got"):
         lab.sweep(wrong, folder=tmp_path, methods=["mixed"], workers=0, quiet=True)
+
+
+def test_misnamed_losses_are_reported_at_the_first_row(tmp_path):
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def misnamed(run):
+        yield {"step": 0, "main_loss": 1.0, "aux_loss": 1.0}
+        raise AssertionError
+
+    sentence = "must have main_train and aux_train, or main_test and aux_test; got step, main_loss, aux_loss"
+    for workers in (0, 1):
+        with pytest.raises(UserError, match=f"^the first row of misnamed {sentence}$"):
+            lab.sweep(misnamed, folder=tmp_path, workers=workers, quiet=True)

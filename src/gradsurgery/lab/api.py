@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gradsurgery.lab.analysis import DEFAULT, Allowance, Recommendation, advise, collect_options
-from gradsurgery.lab.find import is_reference
+from gradsurgery.lab.find import find_installed
 from gradsurgery.lab.notebook import Recommendations, ReportPath
 from gradsurgery.lab.objective import judge_by, read_objectives
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.store.select import find_declared
 
 
 def report(
@@ -44,9 +43,7 @@ def report(
     if not records:
         return write_report(records, Path(folder), "")  # raises
     spec = records[0].spec
-    declared = problem
-    if declared is None and not is_reference(spec.problem):  # a reference would be imported
-        declared = find_declared(spec.problem)
+    declared = problem or find_installed(spec.problem)
     named = read_objectives(maximise, minimise) or (declared.objectives if declared else {})
     page = write_report(
         judge_by(named, records) if named else records,

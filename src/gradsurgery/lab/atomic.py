@@ -1,5 +1,6 @@
 """Write files atomically (a reader sees the old file or the new one, never half of one), under safe names."""
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -36,6 +37,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def file_name(text: str) -> str:
-    """A name that stays in its folder: no separators, and neither empty nor dots alone."""
-    name = re.sub(r"[^\w.=+-]", "_", text)
-    return name if name.strip(".") else "_" * max(len(name), 1)
+    """A name for a file or folder that no other text gets: plain text as it is, any other with a hash.
+
+    Text with capital letters is not plain, as some file systems ignore the case, nor is one of over 100 characters.
+
+    Example:
+        >>> [file_name(text) for text in ("walk-default", "../Walk", "walk(1).log")]
+        ['walk-default', '.._Walk-6eae8f22', 'walk_1_-10ccd383.log']
+    """
+    if re.fullmatch(r"[a-z0-9_=+-][a-z0-9_.=+-]{,99}", text):
+        return text
+    suffix = re.search(r"(\.[a-z]{1,8})?\Z", text)[0]  # type: ignore[index]  # it matches every text
+    name = re.sub(r"[^\w.=+-]", "_", text.removesuffix(suffix))[:50]  # up to 200 bytes; file systems take 255
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{suffix}"

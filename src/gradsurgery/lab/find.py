@@ -37,6 +37,14 @@ def find_problem(name: str) -> Problem:
     return load(installed[name].value, Problem, "a problem")
 
 
+def find_installed(name: str) -> Problem | None:
+    """The installed problem of this name; None if there is none, or if its package cannot be imported."""
+    try:
+        return find_problem(name) if name in installed_problems() else None
+    except UserError:
+        return None
+
+
 def find_method(method: str | type[Method]) -> str:
     """The name of a method; your own, given as a class or as ``file.py:name``, is registered first."""
     if isinstance(method, str) and is_reference(method):

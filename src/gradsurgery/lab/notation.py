@@ -30,6 +30,22 @@ def parse_numbers(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def parse_seeds(text: str) -> tuple[float, ...]:
+    """Parse seeds: numbers, and ranges with both ends.
+
+    Example:
+        >>> parse_seeds("0-2,7")
+        (0.0, 1.0, 2.0, 7.0)
+    """
+    return parse_numbers(re.sub(r"(\d+)-(\d+)", lambda match: _seed_range(int(match[1]), int(match[2])), text))
+
+
+def _seed_range(first: int, last: int) -> str:
+    if not first <= last < first + 10_000:
+        raise UserError(f"a range of seeds must go up, as 0-4, by less than 10,000; got {first}-{last}")
+    return ",".join(map(str, range(first, last + 1)))
+
+
 def parse_lams(lams: str | Iterable[Lam]) -> tuple[Lam, ...]:
     """λ from numbers, from ``gs.relative`` of numbers, or from text.
 

@@ -14,7 +14,8 @@ from gradsurgery.lab.run import RunRecord
 
 ROLES = ("main", "aux")
 """Main's metric is limited by the allowance, aux's is improved."""
-_LOSSES = {f"{role}_{split}": role for role in ROLES for split in ("train", "test")}
+LOSSES = {f"{role}_{split}": role for role in ROLES for split in ("train", "test")}
+"""Names of the losses in a row -> what they are of."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Objective:
     @property
     def name(self) -> str:
         """``main`` or ``aux`` for a loss, else the name of the metric."""
-        return _LOSSES[self.metric] if self.is_loss else self.metric
+        return LOSSES[self.metric] if self.is_loss else self.metric
 
     @property
     def is_loss(self) -> bool:
         """True for one of the losses that every problem has, of which less is better."""
-        return self.metric in _LOSSES and not self.maximise
+        return self.metric in LOSSES and not self.maximise
 
     @property
     def sign(self) -> int:

@@ -8,8 +8,8 @@
             yield {"step": epoch, "main_train": ..., "aux_train": ..., "main_test": ..., "aux_test": ...}
 
 The function may use PyTorch, JAX or anything else. ``gradsurgery list`` and mistakes in the arguments load the module
-that has the problem: import what is slow to import inside the function. Each worker trains many runs: what is slow to
-build can be cached there.
+that has the problem: import what is slow to import inside the function. Every run has a fresh process, unless
+``share_process=True``: then a process trains many runs, and what is slow to build can be cached there.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class Problem:
     """False if no moving average is involved."""
     objectives: Objectives = field(default_factory=dict)
     """The metrics that recommendations judge main and aux by, where they are not the losses."""
+    share_process: bool = False
+    """True if one process may train several runs one after the other, which then share what the function caches."""
 
     @property
     def losses(self) -> dict[str, str]:
@@ -133,6 +135,7 @@ def problem(
     uses_rho: bool = True,
     maximise: Mapping[str, str] | None = None,
     minimise: Mapping[str, str] | None = None,
+    share_process: bool = False,
 ) -> Callable[[TrainingFunction], Problem]:
     """Turn a training function into a problem that can be swept.
 
@@ -160,6 +163,9 @@ def problem(
         maximise: metrics that recommendations judge by instead of the losses, such as ``{"main": "accuracy_test"}``:
             main's must stay within the allowance, aux's is improved. Name metrics as the rows do.
         minimise: the same for metrics of which less is better, such as ``{"aux": "perplexity_test"}``.
+        share_process: True if one process may train several runs one after the other: what the function caches, such
+            as compiled programs, then serves all of them. By default every run has a fresh process, so that no model,
+            seed or leak of one run reaches the next.
 
     Example:
         >>> @problem(main="distance to 0", aux="distance to 1", settings={"steps": 3}, lams=[0.1, 1.0])
@@ -199,6 +205,7 @@ def problem(
             methods=None if trained_with is None else tuple(trained_with),
             uses_rho=uses_rho,
             objectives=objectives,
+            share_process=share_process,
         )
 
     return decorate

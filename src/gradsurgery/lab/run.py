@@ -124,13 +124,17 @@ def parse_samples(text: str) -> list[Sample]:
     return [Sample(**sample) for sample in samples]
 
 
+STATUSES = ("running", "done", "failed", "stopped")
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run in the store."""
 
     spec: RunSpec
     status: str
-    """``running`` (also if its process was killed), ``done`` or ``failed``."""
+    """``running`` (also if the sweep was killed), ``done``, ``failed``, or ``stopped`` because main was too far above
+    main alone to be recommended; ``info["reason"]`` then says why."""
     info: Mapping[str, Setting]
     """How the run was trained: versions, commit, device, cores, duration; samples as JSON; the reason for a failure."""
     metrics: tuple[Metrics, ...]

@@ -1,7 +1,7 @@
 """How numbers and runs are written, the same in the terminal, on the page and in the docs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from gradsurgery.lab.lam import Lam, lam_name, lam_number
 from gradsurgery.lab.run import RunSpec, Setting
@@ -40,6 +40,18 @@ def power_of_ten(power: int) -> str:
     return {0: "1", 1: "10"}.get(power, "10" + raised)
 
 
+def duration(seconds: float) -> str:
+    """A time for people, in the largest unit that fits.
+
+    Example:
+        >>> [duration(seconds) for seconds in (0.04, 1.25, 90, 600, 100_000)]
+        ['0.04 s', '1.2 s', '1.5 min', '10 min', '28 h']
+    """
+    size, unit = next((pair for pair in ((3600, "h"), (60, "min")) if seconds >= pair[0]), (1, "s"))
+    value = seconds / size
+    return f"{value:.2g} {unit}" if value < 10 else f"{value:.0f} {unit}"
+
+
 def hyperparameters(lam: Lam | None, rho: float | None, settings: Mapping[str, Setting] | None = None) -> list[str]:
     """λ and ρ with their values, for a method that has them; then settings.
 
@@ -65,3 +77,47 @@ def describe_run(spec: RunSpec) -> str:
         'bloop, λ = 0.1, ρ = 0.01, seed 2'
     """
     return ", ".join([spec.method, *hyperparameters(spec.lam, spec.rho), f"seed {spec.seed}"])
+
+
+def describe_runs(specs: Iterable[RunSpec]) -> list[str]:
+    """Runs in one line per method and ρ.
+
+    Example:
+        >>> describe_runs(RunSpec("p", "s", "mixed", lam, None, seed) for lam in (0.1, 1.0) for seed in range(5))
+        ['mixed: 10 runs (λ = 0.1, 1; seeds 0-4)']
+    """
+    groups: dict[tuple[str, ...], list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault((spec.method, *hyperparameters(None, spec.rho)), []).append(spec)
+    lines = []
+    for name, group in groups.items():
+        by_unit: dict[str, set[float]] = {}
+        for spec in group:
+            if spec.lam is not None:
+                by_unit.setdefault(spec.lam_name, set()).add(lam_number(spec.lam))
+        grid = [f"{unit} = {', '.join(map(number, sorted(lams)))}" for unit, lams in by_unit.items()]
+        seeds = _ranges(sorted({spec.seed for spec in group}))
+        lines.append(f"{', '.join(name)}: {count(len(group), 'run')} ({'; '.join([*grid, seeds])})")
+    return lines
+
+
+def count(amount: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> count(1, "run"), count(1200, "run")
+        ('1 run', '1,200 runs')
+    """
+    return f"{amount:,} {thing}{'s' * (amount != 1)}"
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """Seeds in increasing order, with neighbours as a range."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and parts[-1][-1] == seed - 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    texts = [f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts]
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(texts)}"

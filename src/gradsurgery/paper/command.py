@@ -67,4 +67,4 @@ def claims(options: argparse.Namespace, console: Console) -> None:
         markdown=options.markdown,
         export=options.export,
     )
-    raise_if_failed(trained)
+    raise_if_failed(trained, options.folder)

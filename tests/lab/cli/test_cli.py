@@ -131,11 +131,12 @@ def test_failed_runs_are_reported_and_the_exit_code_is_1(capsys, tmp_path, toy):
     arguments = ("--workers", "2", "--data-dir", str(tmp_path), "--folder", str(tmp_path / "runs"))
     code, out, err = call(capsys, "sweep", "toy", *arguments)
     assert code == 1
-    assert "mixed λ=0.5 seed 0: failed (RuntimeError: mixed fails)" in out
+    assert "mixed λ=0.5 seed 0: failed (RuntimeError: mixed fails; see " in out
     assert "3 of 5 runs failed" in out
     assert "report: " in out
     assert err.count("\n") == 1
-    assert "gradsurgery: 3 of 5 runs failed (RuntimeError: mixed fails here): the same command tries them again" in err
+    failure = re.search(r"gradsurgery: 3 of 5 runs failed \(RuntimeError: mixed fails here; see (.+)\): the same", err)
+    assert 'raise RuntimeError(f"{run.method} fails\\nhere")' in Path(failure[1]).read_text()
 
 
 def test_text_is_never_parsed_as_markup(capsys, tmp_path, toy):
@@ -152,14 +153,10 @@ def test_text_is_never_parsed_as_markup(capsys, tmp_path, toy):
 
 
 def test_a_sweep_works_where_git_is_not_installed(capsys, tmp_path, toy, monkeypatch):
-    from gradsurgery.lab.sweep.environment import _commit
-
-    _commit.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert sweep_toy(capsys, tmp_path)[0] == 0
     with Store(tmp_path / "store.sqlite") as store:
         assert store.get(toy_runs()[0].key).info["commit"] == ""
-    _commit.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -229,6 +226,10 @@ MISTAKES = {
     ),
     "no name": (["sweep", "language", "--set", "main_data="], "the setting main_data must be a name, but got ''"),
     "heads": (["sweep", "language", "--set", "heads=3"], "width must be a multiple of heads"),
+    "time limit": (
+        ["sweep", "lipschitz", "--time-limit", "soon"],
+        "a time limit must be a number above 0 with s, m, h or d, such as 30m; got soon",
+    ),
     "rows": (["sweep", "language", "--set", "steps=30"], "steps must be a multiple of rows; got 30 steps"),
     "corpus": (["sweep", "language", "--set", "main_data=reuters"], "reuters is not on the hub"),
     "window": (

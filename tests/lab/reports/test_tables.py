@@ -37,6 +37,13 @@ def test_other_metrics_are_means_over_seeds():
     assert metrics(records) == (["bleu_aux"], [("0.1", "15")])
 
 
+def test_a_metric_may_begin_like_a_loss():
+    record = run("mixed", 0.1)
+    last = {**record.final, "main_accuracy": 0.9, "steps_per_second": 4.0, "seed": 1.0, "lam": 2.0}
+    names = ["main_accuracy", "steps_per_second", "seed", "lam"]
+    assert metrics([replace(record, metrics=(last,))]) == (names, [("0.1", "0.9", "4", "1", "2")])
+
+
 def test_unfinished_runs_are_ignored_and_missing_metrics_are_a_dash():
     running, without = measured("mixed", 0.1, 0, 10.0, status="running"), run("mixed", 0.1, seed=1)
     assert metrics([running, without, measured("mixed", 1.0, 0, 7.0)])[1] == [("0.1", "–"), ("1", "7")]

@@ -100,10 +100,14 @@ def test_an_unknown_format_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_metric_named_like_a_column_is_refused(tmp_path):
-    record = RunRecord(BLOOP.spec, "done", {}, ({"step": 0, "seed": 1.0},))
-    with pytest.raises(ValueError, match=r"name of a column of the table, but \['seed'\] do"):
-        export_table([record], tmp_path / "runs.csv")
+def test_a_metric_named_like_a_column_has_a_prefix(tmp_path):
+    names = ("seed", "lam", "settings.epochs", "steps_per_second")
+    record = RunRecord(BLOOP.spec, "done", {}, ({"step": 0, **dict.fromkeys(names, 7.0)},))
+    export_table([record], tmp_path / "runs.parquet")
+    (row,) = pd.read_parquet(tmp_path / "runs.parquet").to_dict("records")
+    assert (row["seed"], row["lam"]) == (BLOOP.spec.seed, BLOOP.spec.lam)
+    columns = ("metrics.seed", "metrics.lam", "metrics.settings.epochs", "steps_per_second")
+    assert [row[name] for name in columns] == [7.0] * 4
 
 
 def full(*_):
@@ -140,7 +144,7 @@ def test_tensorboard_has_a_folder_for_each_run_with_its_scalars(tmp_path):
     export_tensorboard([MGDA], tmp_path)
     export_tensorboard([BLOOP, MGDA], tmp_path)
     bloop = tmp_path / "lipschitz" / "demo" / f"bloop_lam=0.1_rho=0.01_seed=3_{BLOOP.spec.key}"
-    mgda = tmp_path / "noise" / "demo" / f"mgda_lam=None_rho=None_seed=0_{MGDA.spec.key}"
+    mgda = tmp_path / "noise" / "demo" / f"mgda_seed=0_{MGDA.spec.key}"
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     assert [path.parent for path in files] == [bloop, mgda]
     assert all("tfevents" in path.name for path in files)

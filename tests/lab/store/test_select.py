@@ -1,5 +1,6 @@
 """Stored runs are divided into sweeps by scale and settings."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -88,7 +89,46 @@ def test_several_problems_and_scales_are_reported_on_one_index(tmp_path, capsys)
     assert lines[-1] == f"index: {tmp_path / 'report' / 'index.html'}"
 
 
-def test_the_report_of_a_problem_with_an_unusual_name_stays_in_its_folder(tmp_path):
-    record(tmp_path, problem="../../outside", scale="/small")
-    (sweep,) = select_sweeps(tmp_path, "../../outside")
-    assert sweep.folder_name == ".._.._outside-_small"
+NAMES = (
+    *(
+        "walk",
+        "Walk",
+        "WALK",
+        "a/b",
+        "a_b",
+        "a b",
+        "a:b",
+        "mine.py:walk",
+        "mine.py",
+        "..",
+        "../../outside",
+        "",
+        "-walk",
+    ),
+    *("fläche", "fla\u0308che", "λ", "漢字" * 100, "x" * 300, "x" * 301, "[bold]", "walk-default", "line\nbreak"),
+)
+
+
+def test_every_name_in_the_store_has_its_own_report(tmp_path, capsys):
+    for name in NAMES:
+        record(tmp_path, problem=name)
+    assert main(["report", "--folder", str(tmp_path), "--", *NAMES]) == 0
+    pages = sorted((tmp_path / "report").glob("*/report.html"))
+    assert len({str(page).casefold() for page in pages}) == len(NAMES)
+    titles = {re.search("<title>(.*?), default</title>", page.read_text("utf-8"), re.DOTALL)[1] for page in pages}
+    assert titles == set(NAMES)
+
+
+def test_a_name_and_a_scale_with_dashes_are_not_another_problem(tmp_path):
+    record(tmp_path, problem="a-b", scale="c")
+    record(tmp_path, problem="a", scale="b-c")
+    names = {sweep.folder_name for problem in ("a-b", "a") for sweep in select_sweeps(tmp_path, problem)}
+    assert len(names) == 2
+
+
+def test_a_reference_whose_problem_is_not_stored_is_imported(tmp_path):
+    record(tmp_path)
+    with pytest.raises(UserError, match=r"there is no file .*other.py"):
+        select_runs(tmp_path, f"{tmp_path / 'other.py'}:mine")
+    with pytest.raises(UserError, match="did you mean mine"):
+        select_runs(tmp_path, "mime")

@@ -85,7 +85,7 @@ def execute(path, statement, *values):
         ("info", '{"samples": "[{"}', "Expecting"),
         ("lam", "much", "lam is 'much', not int or float"),
         ("rho", b"0.1", "rho is b'0.1', not int or float"),
-        ("status", "odd", "status is 'odd', not running, done or failed"),
+        ("status", "odd", "status is 'odd', not running, done, failed or stopped"),
         ("seed", "first", "seed is 'first', not int"),
         ("seed", 0.5, "seed is 0.5, not int"),
         ("method", b"bloop", "method is b'bloop', not str"),
@@ -122,7 +122,7 @@ def test_a_newer_schema_is_refused(path):
         db.execute("PRAGMA user_version = 99")
     db.close()
     sentence = error_sentence(lambda: Store(path))
-    assert f"the store {path} has schema 99 of a newer gradsurgery, this one knows 1" in sentence
+    assert f"the store {path} has schema 99 of a newer gradsurgery, this one knows 2" in sentence
     assert "pip install --upgrade gradsurgery" in sentence
 
 
@@ -138,13 +138,48 @@ def test_a_folder_stands_for_the_store_in_it(tmp_path):
 
 
 @pytest.mark.parametrize("locked", [".", "store.sqlite"])
-def test_missing_permissions_are_reported(path, monkeypatch, locked):
+def test_a_read_only_store_is_read_and_not_written(path, read_only, locked):
     before = fill_store(path)
-    allowed = os.access
-    place = path.parent / locked
-    monkeypatch.setattr(os, "access", lambda tested, mode: Path(tested) != place and allowed(tested, mode))
-    assert f"no permission to write the store {path} and its folder" in error_sentence(lambda: Store(path))
+    read_only(path.parent / locked)
+    with Store(path) as store:
+        assert store.is_read_only
+        assert len(store.get(KEY).metrics) == 40
+        assert [len(store.select(status=None)), store.problems()] == [3, ["lipschitz"]]
+        for act in (lambda: store.begin(SPEC, {}), lambda: store.finish(KEY), lambda: store.edit(remove=[KEY])):
+            assert f"no permission to write the store {path} and its folder" in error_sentence(act)
+        assert [item.name for item in path.parent.iterdir()] == ["store.sqlite"], "reading leaves nothing behind"
     assert path.read_bytes() == before
+
+
+def test_rows_that_are_only_in_the_log_of_a_read_only_store_are_read_or_reported(path, tmp_path, read_only):
+    fill_store(path)
+    copy = tmp_path / "copy" / "store.sqlite"
+    copy.parent.mkdir()
+    with Store(path) as store:
+        store.log(KEY, {"step": 99, "main_train": 1.0})
+        for name in ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm"):
+            shutil.copy(tmp_path / name, copy.with_name(name))
+    read_only(copy)
+    with Store(copy) as store:
+        assert store.get(KEY).final["step"] == 99
+        assert "no permission to write the store" in error_sentence(lambda: store.finish(KEY))
+
+
+def test_a_log_that_cannot_be_read_without_writing_is_reported(path, read_only, monkeypatch):
+    fill_store(path)
+    read_only(path)
+
+    def cannot_open(*_):
+        raise sqlite_error(sqlite3.SQLITE_CANTOPEN)
+
+    monkeypatch.setattr(database, "_connect", cannot_open)
+    assert f"the last rows of the store {path} are in store.sqlite-wal" in error_sentence(lambda: Store(path))
+
+
+def test_a_store_cannot_be_created_in_a_read_only_folder(tmp_path, read_only):
+    read_only(tmp_path)
+    path = tmp_path / "store.sqlite"
+    assert f"no permission to write the store {path} and its folder" in error_sentence(lambda: Store(path))
 
 
 def test_a_store_that_becomes_read_only_is_reported(store):

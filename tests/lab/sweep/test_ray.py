@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,18 +15,18 @@ from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.local_modules import collect_sources, install_sources
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.events import Done
+from gradsurgery.lab.sweep.messages import Ended, Row, Started
 from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
-from gradsurgery.lab.sweep.ray.local_modules import collect_sources, install_sources
-from gradsurgery.lab.sweep.ray.task import Ended, Row, Started
 from gradsurgery.lab.sweep.train import RayCluster, train_grid
-from gradsurgery.lab.sweep.worker import WorkerArguments
 from tests.lab.sweep.recorder import Recorder
 
 ray = pytest.importorskip("ray")
 
-from gradsurgery.lab.sweep.ray.driver import _Attempt, _Driver  # noqa: E402  (needs ray)
+from gradsurgery.lab.sweep.ray.driver import _Driver, _Task  # noqa: E402  (needs ray)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
@@ -287,10 +286,10 @@ class Stream:
 def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, store, monkeypatch):
     monkeypatch.setattr(ray, "get", lambda message: message)
     (run,) = specs(lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {})), "default")
-    options = WorkerArguments(folder, None, 60.0, cores=1, methods={}, raise_errors=False)
-    driver = _Driver(None, store, options, gpus=0)
+    leases = Leases(store, {"mixed": {}})
+    driver = _Driver(None, leases, cpus=1, gpus=0, share_process=False)
     stream = Stream(Started({}), Row(1.0, {"step": 0, "main_train": 1.0}), Ended({}))
-    driver._training[stream] = _Attempt(run, ExitStack())
+    driver._training[stream] = _Task(leases.take(run))
     assert [list(driver._receive(stream)) for _ in range(4)][2:] == [[Done(run, store.get(run.key).final)], []]
     assert not driver._training
 

@@ -1,4 +1,4 @@
-"""Workers of a sweep: they exit with their parent, and their errors reach the user."""
+"""Worker processes of a sweep: they exit with their parent, and mistakes that they find reach the user."""
 
 import multiprocessing
 import os
@@ -19,9 +19,9 @@ from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.store import Store
-from gradsurgery.lab.sweep.pool import train_in_child
+from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.train import train_grid
-from gradsurgery.lab.sweep.worker import WorkerArguments
+from gradsurgery.lab.sweep.worker import Task, WorkerArguments
 from tests.lab.sweep.recorder import Recorder
 from tests.lab.sweep.toy import TOY, toy_runs
 
@@ -79,15 +79,6 @@ def test_workers_exit_silently_when_the_sweep_is_killed(sweeping, tmp_path):
     assert statuses(tmp_path) == ["running", "running"]
 
 
-def test_a_worker_that_is_killed_ends_the_sweep_with_one_sentence(sweeping):
-    process, workers = sweeping
-    os.kill(workers[0], signal.SIGKILL)
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode == 1
-    assert errors == "gradsurgery: a worker process was killed by signal 9: the same command continues the sweep\n"
-    wait_for_exit(workers)
-
-
 @pytest.mark.slow
 def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
     process, workers = sweeping
@@ -100,21 +91,21 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
 
 
 @pytest.mark.slow
-def test_a_worker_whose_parent_does_not_listen_exits_silently_and_fails_no_run(tmp_path, capfd):
-    """The parent may be gone before the worker notices."""
-    (run, *_) = toy_runs()
-    options = WorkerArguments(tmp_path, None, checkpoint_every=60.0, cores=1, methods={}, raise_errors=False)
+def test_a_worker_whose_supervisor_does_not_listen_exits_silently(tmp_path, capfd):
+    """The supervisor may be gone before the worker notices."""
+    task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False)
+    pickled = pickle.dumps((TOY, WorkerArguments(None, 60.0, cores=1, methods={})))
     context = multiprocessing.get_context("spawn")
-    pipe, child_pipe = context.Pipe(duplex=False)
-    arguments = (child_pipe, pickle.dumps((TOY, [run], options)), tmp_path / "store.sqlite")
-    process = context.Process(target=train_in_child, args=arguments)
+    pipe, child_pipe = context.Pipe()
+    pipe.send((task, tmp_path / "log"))
+    process = context.Process(target=child.main, args=(child_pipe, pickled))
     process.start()
     pipe.close()
     child_pipe.close()
     process.join()
     assert process.exitcode == 1
     assert capfd.readouterr() == ("", "")
-    assert statuses(tmp_path) == ["running"]
+    assert (tmp_path / "log").read_text() == ""
 
 
 def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gradsurgery.lab.objective import INFO
 from gradsurgery.lab.run import RunRecord, Setting
 
-_NOT_A_CONDITION = {"reason", "samples", "seconds", *INFO}
+_NOT_A_CONDITION = {"absolute", "allow", "log", "reason", "samples", "seconds", *INFO}
 _NOT_RECORDED = "not recorded"
 _MAX_VALUES = 4
 _MAX_LENGTH = 16

@@ -76,6 +76,23 @@ def metrics_by_loss(metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
     return by_loss
 
 
+def parse_duration(text: str) -> float:
+    """``--time-limit``: seconds, or a number with its unit.
+
+    Example:
+        >>> parse_duration("90"), parse_duration("30m"), parse_duration("1.5h")
+        (90.0, 1800.0, 5400.0)
+    """
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    try:
+        seconds = float(text.rstrip("smhd")) * units[text[-1] if text[-1:] in units else "s"]
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < math.inf:
+        raise UserError(f"a time limit must be a number above 0 with s, m, h or d, such as 30m; got {text}")
+    return seconds
+
+
 def split_names(text: str) -> list[str]:
     """Names separated by commas."""
     return [item for item in map(str.strip, text.split(",")) if item]

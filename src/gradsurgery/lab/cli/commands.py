@@ -8,15 +8,17 @@ from typing import Any
 from rich.console import Console
 
 from gradsurgery.lab.cli.arguments import metrics_by_loss, parse_settings, split_names
+from gradsurgery.lab.cli.dry_run import print_plan
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.objective import read_objectives
 from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.store import export_table, export_tensorboard
+from gradsurgery.lab.store import export_mlflow, export_optuna, export_table, export_tensorboard, export_wandb
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
 from gradsurgery.lab.sweep import sweep as train_sweep
 from gradsurgery.lab.sweep.api import plan_runs
+from gradsurgery.lab.text import count
 
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     for record in records:
         for name, value in record.final.items():
             console.print(f"{name:28} {value:.6g}")
-    raise_if_failed(records)
+    raise_if_failed(records, options.folder)
 
 
 def sweep(options: argparse.Namespace, console: Console) -> None:
@@ -53,16 +55,21 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     methods = None if options.methods is None else split_names(options.methods)
     grid = {"methods": methods, "lams": options.lams, "rhos": options.rhos, "seeds": options.seeds}
     grid |= {"scale": options.scale, "settings": parse_settings(options.set)}
+    if options.dry_run:
+        _, runs, max_lams = plan_runs(options.problem, **grid)
+        print_plan(runs, max_lams, options.folder, console)
+        return
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
-        _write_report(swept, options.folder / "report", console)
-        raise_if_failed(records)
+        _write_report(swept, options.folder / "report", console, options.allow or (0.02, False))
+        raise_if_failed(records, options.folder)
 
 
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
     if options.gpus_per_run is not None and options.ray is None:
         raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
+    allow, absolute = options.allow or (None, False)
     return train_sweep(
         options.problem,
         **grid,
@@ -74,18 +81,24 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         process=options.process,
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
+        time_limit=options.time_limit,
+        again=options.again,
+        keep=options.keep,
+        allow=allow if options.stop else None,
+        absolute=absolute,
         console=console,
     )
 
 
-def raise_if_failed(records: Sequence[RunRecord]) -> None:
+def raise_if_failed(records: Sequence[RunRecord], folder: Path) -> None:
     """Raise ``FailedRunsError`` if any run has failed."""
     failed = [record for record in records if record.status == "failed"]
     if failed:
-        reason = " ".join(str(failed[0].info.get("reason", "")).split())
+        info = failed[0].info
+        reason = " ".join(str(info.get("reason", "")).split())
+        log = f"; see {folder / str(info['log'])}" if "log" in info else ""
         raise FailedRunsError(
-            f"{len(failed)} of {len(records)} runs failed ({reason}): the same command tries them again, and with "
-            "--workers 0 shows the traceback"
+            f"{len(failed)} of {len(records)} runs failed ({reason}{log}): the same command tries them again"
         )
 
 
@@ -96,7 +109,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
 
     scales = split_names(options.scale) if options.scale else ()
     sweeps = [sweep for name in options.problems for sweep in _select(options, name, scales)]
-    folder = options.folder / "report"
+    folder = options.output or options.folder / "report"
     reports = {}
     for stored in sweeps:
         if len(sweeps) > 1:
@@ -160,12 +173,23 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
             console.print(f"  {error}", soft_wrap=True)
 
 
+_EXPORTERS = {
+    "table": export_table,
+    "tensorboard": export_tensorboard,
+    "wandb": export_wandb,
+    "mlflow": export_mlflow,
+    "optuna": export_optuna,
+}
+
+
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Write stored runs as a table or as event files."""
+    """Write stored runs for another tool."""
     records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
     try:
-        (export_tensorboard if options.tensorboard else export_table)(records, options.path)
+        _EXPORTERS[options.format](records, options.path)
+    except ModuleNotFoundError as error:
+        name = f"--{options.format} needs {error.name}"
+        raise UserError(f'{name}: pip install "gradsurgery[{options.format}]"') from error
     except ValueError as error:
         raise UserError(str(error)) from error
-    count = f"{len(records)} run{'s' * (len(records) != 1)}"
-    console.print(f"{count} written to {options.path}", soft_wrap=True)
+    console.print(f"{count(len(records), 'run')} written to {options.path}", soft_wrap=True)

@@ -8,7 +8,8 @@ from typing import NoReturn, Protocol, TypeAlias
 
 from rich.console import Console
 
-from gradsurgery.lab.cli import arguments, commands
+from gradsurgery import __version__
+from gradsurgery.lab.cli import arguments, commands, keeping
 from gradsurgery.lab.cli.help_text import fit
 from gradsurgery.lab.errors import UserError
 
@@ -18,6 +19,7 @@ Arguments: TypeAlias = argparse._ActionsContainer
 _START = """get started:
   gradsurgery list                              see the problems and their grids
   gradsurgery sweep lipschitz                   train a grid in about a minute, and write a report
+  gradsurgery status                            see what is stored, in training or failed
   gradsurgery recommend lipschitz --allow 2%    choose λ
   gradsurgery sweep my_problem.py:smooth        the same with your problem
 
@@ -35,22 +37,28 @@ _EXAMPLES = {
   gradsurgery run lipschitz --method mixed --lam 0 --set epochs=5""",
     "sweep": """
   gradsurgery sweep lipschitz                                 the default grid, then a report
-  gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0,1,2
+  gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0-2
   gradsurgery sweep lipschitz --lams relative:0.03:3:7log     λ in units of main's gradient
   gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
+  gradsurgery sweep lipschitz --dry-run                       what it would train, and how much is stored
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
   gradsurgery sweep lipschitz --set learning_rate=0.001,0.003  one answer across both
+  gradsurgery sweep lipschitz --allow 5%                      stop runs whose main ends more than 5 % above main alone
   gradsurgery sweep my_problem.py:smooth                      your problem, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1
   gradsurgery sweep weights --process 0/2@host:1234           on the first of two machines that train each run together
 
 If a sweep is killed, the same command continues it. Runs that are stored already are not trained again.""",
+    "status": """
+  gradsurgery status
+  gradsurgery status --folder elsewhere""",
     "report": """
   gradsurgery report lipschitz                                write the report again
   gradsurgery report lipschitz weights --scale demo,laptop    four reports, and an index that shows them side by side
-  gradsurgery report mine                                     runs that your own script stored with lab.Store""",
+  gradsurgery report mine                                     runs that your own script stored with lab.Store
+  gradsurgery report mine --folder /theirs --output .         of a folder that you cannot write""",
     "recommend": """
   gradsurgery recommend lipschitz --allow 2%      main may be 2 % worse than with λ = 0
   gradsurgery recommend lipschitz --allow 0.01    main may be worse by 0.01
@@ -59,10 +67,24 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
     "export": """
   gradsurgery export lipschitz runs.parquet       one row per run and step; pandas.read_parquet reads it
   gradsurgery export lipschitz runs.csv
-  gradsurgery export lipschitz events --tensorboard""",
+  gradsurgery export lipschitz events --tensorboard
+  gradsurgery export lipschitz . --wandb             then: wandb sync wandb/offline-*
+  gradsurgery export lipschitz mlflow.db --mlflow    then: mlflow ui --backend-store-uri sqlite:///mlflow.db
+  gradsurgery export lipschitz optuna.db --optuna    then: optuna-dashboard sqlite:///optuna.db""",
+    "delete": """
+  gradsurgery delete mine --failed                     the runs that failed; the next sweep trains them again anyway
+  gradsurgery delete mine --methods bloop --lams 10    one λ of one method
+  gradsurgery delete mine --yes                        all runs of a problem, without a question""",
+    "rename": """
+  gradsurgery rename mine smooth""",
+    "merge": """
+  gradsurgery merge machine1/runs machine2/runs --folder runs    the stores of two machines into ./runs""",
 }
 
 _CHOICES = "only runs with this value of a setting; NAME=VALUE,VALUE compares several values in one answer"
+_MERGED = """
+Runs that are done, stopped or failed are copied. Of a run in both stores, the one that got further is kept: done before
+stopped before failed. If both got as far, the one in --folder is kept."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -95,6 +117,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         epilog=fit(_START),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"gradsurgery {__version__}")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add_command(
@@ -163,8 +186,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
         "--lams", metavar="λ,…", help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:auto:9"
     )
     grid.add_argument("--rhos", metavar="ρ,…", help="speeds of the moving average, such as 0.01,0.1")
-    grid.add_argument("--seeds", metavar="N,…", help="such as 0,1,2")
+    grid.add_argument("--seeds", metavar="N,…", help="such as 0,1 or 0-4")
     add_training_arguments(sweep)
+    sweep.add_argument("--dry-run", action="store_true", help="show what would be trained, and train nothing")
+
+    status = add("status", keeping.status, "show how many runs are done, in training or failed, and the time left")
+    add_folder_argument(status)
 
     report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
     add_problem_argument(report, several=True)
@@ -172,6 +199,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_set_argument(report, _CHOICES)
     add_metric_arguments(report)
     add_allowance_argument(report)
+    report.add_argument("--output", type=Path, metavar="FOLDER", help="where to write it (default: report in --folder)")
     add_folder_argument(report)
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
@@ -182,12 +210,39 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_metric_arguments(recommend)
     add_folder_argument(recommend)
 
-    export = add("export", commands.export, "write stored runs as Parquet, CSV or TensorBoard files")
+    export = add("export", commands.export, "write stored runs for pandas, TensorBoard, W&B, MLflow or Optuna")
     add_problem_argument(export)
-    export.add_argument("path", type=Path, help="a .parquet or .csv file; with --tensorboard, a folder")
-    export.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files")
+    export.add_argument("path", type=Path, help="a .parquet or .csv file; or what the options below write")
+    export.set_defaults(format="table")
+    formats = export.add_mutually_exclusive_group()
+    for name, meaning in (
+        ("tensorboard", "a folder with TensorBoard event files"),
+        ("wandb", "a folder with offline runs of Weights & Biases, for wandb sync"),
+        ("mlflow", "an MLflow database in SQLite"),
+        ("optuna", "an Optuna database in SQLite; a study with two objectives, whose trials are the runs"),
+    ):
+        formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=meaning)
     export.add_argument("--scale", help="export this scale only")
     add_folder_argument(export)
+
+    delete = add("delete", keeping.delete, "delete stored runs, after showing them and asking")
+    add_problem_argument(delete)
+    delete.add_argument("--scale", help="only at this scale")
+    delete.add_argument("--methods", metavar="NAME,…", help="only these methods")
+    delete.add_argument("--lams", metavar="λ,…", help="only these λ, such as 0.1 or relative:0.3")
+    delete.add_argument("--seeds", metavar="N,…", help="only these seeds, such as 0,1 or 0-4")
+    delete.add_argument("--failed", action="store_true", help="only runs that failed")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    add_folder_argument(delete)
+
+    rename = add("rename", keeping.rename, "rename a problem in the store")
+    add_problem_argument(rename)
+    rename.add_argument("name", help="the new name")
+    add_folder_argument(rename)
+
+    merge = add("merge", keeping.merge, "copy the runs of other stores into one", _MERGED)
+    merge.add_argument("sources", nargs="+", type=Path, metavar="source", help="the folder of a store")
+    add_folder_argument(merge)
 
 
 def add_problem_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -273,6 +328,25 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
     )
+    training.add_argument(
+        "--time-limit",
+        type=arguments.parse_duration,
+        metavar="TIME",
+        help="end a run that takes longer, such as 90s, 30m or 2h; it is recorded as failed",
+    )
+    training.add_argument(
+        "--again", action="store_true", help="if your code has changed, drop stored runs of the older code"
+    )
+    training.add_argument(
+        "--keep", action="store_true", help="if your code has changed, mix old and new runs on purpose"
+    )
+    training.add_argument(
+        "--allow",
+        type=arguments.parse_allowance,
+        metavar="AMOUNT",
+        help="how much worse main may be than with λ = 0, such as 5%%: stop runs that cannot come back within it",
+    )
+    training.add_argument("--no-stop", dest="stop", action="store_false", help="train all runs to their end")
     cluster = parser.add_argument_group("several machines")
     cluster.add_argument(
         "--ray",

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from gradsurgery.lab.analysis import Comparison, MethodComparison, Series
 from gradsurgery.lab.lam import Lam, lam_number
+from gradsurgery.lab.objective import LOSSES
 from gradsurgery.lab.reports.answer import keep_together
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.run import RunRecord, Sample
 from gradsurgery.lab.text import hyperparameters, number
 
-_SHOWN_ELSEWHERE = ("step", "main_", "aux_", "surgery/")
+_SHOWN_ELSEWHERE = {"step", *LOSSES}
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def metric_names(groups: Sequence[Series]) -> list[str]:
     """The metrics other than the losses, such as accuracy or BLEU."""
     finished = [record for group in groups for record in group.records if record.status == "done"]
     names = dict.fromkeys(name for record in finished for name in record.final)
-    return [name for name in names if not name.startswith(_SHOWN_ELSEWHERE)]
+    return [name for name in names if name not in _SHOWN_ELSEWHERE and not name.startswith("surgery/")]
 
 
 def metric_rows(groups: Sequence[Series], looks: Mapping[str, Look]) -> list[RunRow]:

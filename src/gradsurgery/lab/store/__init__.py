@@ -10,5 +10,14 @@ A failure of SQLite or of the disk is a ``StoreError``.
 from gradsurgery.lab.store.export import export_table, export_tensorboard
 from gradsurgery.lab.store.sqlite import StoreError
 from gradsurgery.lab.store.store import Store
+from gradsurgery.lab.store.trackers import export_mlflow, export_optuna, export_wandb
 
-__all__ = ["Store", "StoreError", "export_table", "export_tensorboard"]
+__all__ = [
+    "Store",
+    "StoreError",
+    "export_mlflow",
+    "export_optuna",
+    "export_table",
+    "export_tensorboard",
+    "export_wandb",
+]

@@ -6,7 +6,7 @@
 A file is replaced only when the new one is complete.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
 
     Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``relative`` (whether lam is in
     units of |g_main| / |g_aux|), ``rho``, ``seed``, each setting as ``settings.<name>``, ``step``, each metric under
-    its name. Numbers are exact. A value that a run does not have is null (empty in CSV), which differs from a measured
-    NaN, though pandas reads both as NaN.
+    its name, or as ``metrics.<name>`` if another column has that. Numbers are exact. A value that a run does not have
+    is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
 
     Args:
         records: the runs, for example ``store.select()``.
@@ -41,7 +41,7 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
 def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
     """Write each run's metrics as scalars to ``folder/problem/scale/method_lam=..._rho=..._seed=..._key``.
 
-    Characters that could lead out of the folder are replaced by ``_``. TensorBoard's scalars are float32. The store
+    TensorBoard's scalars are float32. The store
     does not record when a step was measured, so the step stands in for the time in seconds.
     """
     from tensorboardX import RecordWriter  # imports torch if it is installed, which takes seconds
@@ -50,7 +50,10 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        run = f"{spec.method}_lam={spec.lam}_rho={spec.rho}_seed={spec.seed}_{spec.key}"
+        numbers = {"lam": spec.lam, "rho": spec.rho, "seed": spec.seed}
+        run = "_".join(
+            [spec.method, *(f"{name}={value}" for name, value in numbers.items() if value is not None), spec.key]
+        )
         # always the same file name: TensorBoard would merge the files of two exports
         names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(file_name, names))
@@ -75,11 +78,10 @@ def _table(records: Iterable[RunRecord]) -> Any:
     for record in records:
         spec = {"key": record.spec.key, "status": record.status, **vars(record.spec), **lam_columns(record.spec.lam)}
         setting_cells = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
-        rows += [{**row, **spec, **setting_cells} for row in record.metrics]
+        named = [{_column(name, types): value for name, value in row.items()} for row in record.metrics]
+        rows += [{**row, **spec, **setting_cells} for row in named]
         settings |= setting_cells.keys()
-        metrics |= {name for row in record.metrics for name in row}
-    if clash := metrics & (types.keys() | settings):
-        raise ValueError(f"a metric cannot have the name of a column of the table, but {sorted(clash)} do")
+        metrics |= {name for row in named for name in row}
 
     def column(name: str, kind: Any) -> Any:
         return pa.array([row.get(name) for row in rows], kind)
@@ -94,6 +96,11 @@ def _table(records: Iterable[RunRecord]) -> Any:
     columns["step"] = column("step", pa.int64())
     columns |= {name: column(name, number) for name in sorted(metrics - {"step"})}
     return pa.table(columns)
+
+
+def _column(metric: str, taken: Container[str]) -> str:
+    """The column of a metric: its name, or ``metrics.<name>`` if another column has it."""
+    return f"metrics.{metric}" if metric in taken or metric.startswith("settings.") else metric
 
 
 def _write(table: Any, path: Path, suffix: str) -> None:

@@ -15,7 +15,7 @@ def lease(store: Path, key: str) -> Iterator[bool]:
         store: the SQLite file.
         key: the run.
     """
-    folder = store.with_name(f"{store.name}.leases")
+    folder = lease_folder(store)
     path = folder / f"{key}.lock"
     lock = FileLock(path, thread_local=False)
     while True:
@@ -35,3 +35,16 @@ def lease(store: Path, key: str) -> Iterator[bool]:
             lock.release()
         with suppress(OSError):  # other leases are in it
             folder.rmdir()
+
+
+def is_leased(store: Path, key: str) -> bool:
+    """True if a process of this machine holds the lease of a run."""
+    if not (lease_folder(store) / f"{key}.lock").exists():
+        return False
+    with lease(store, key) as ours:
+        return not ours
+
+
+def lease_folder(store: Path) -> Path:
+    """The folder of a store's leases; it exists while there are any."""
+    return store.with_name(f"{store.name}.leases")

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting, parse_samples
+from gradsurgery.lab.run import STATUSES, RunRecord, RunSpec, Setting, parse_samples
 from gradsurgery.lab.store.sqlite import damage_error
 from gradsurgery.relative import relative
 
@@ -62,8 +62,8 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
         _check("lam", lam, (*_NUMBER, type(None)))
     _check("rho", rho, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
-    if status not in ("running", "done", "failed"):
-        raise ValueError(f"status is {status!r:.60}, not running, done or failed")
+    if status not in STATUSES:
+        raise ValueError(f"status is {status!r:.60}, not {', '.join(STATUSES[:-1])} or {STATUSES[-1]}")
     metrics: dict[int, dict[str, float]] = {}
     for step, name, value in logged:
         _check("a metric's step", step, (int,))

@@ -4,13 +4,14 @@ A sweep over a setting, such as the learning rate, has several values of it.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.find import find_problem, installed_problems, is_reference
+from gradsurgery.lab.find import find_installed, find_problem, installed_problems, is_reference
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.objective import Objectives, judge_by
 from gradsurgery.lab.problem import Problem
@@ -48,13 +49,21 @@ class StoredSweep:
     @property
     def folder_name(self) -> str:
         """The name of the report's folder, with a hash of the settings unless they are those of the scale."""
-        spec = self.records[0].spec
+        spec, settings = self.records[0].spec, "\n".join(sorted(map(settings_text, self.settings)))
         name = file_name(f"{spec.problem}-{spec.scale}")
-        text = "\n".join(sorted(map(settings_text, self.settings)))
-        if self.default_settings is not None and text == settings_text(self.default_settings):
+        is_default = self.default_settings is not None and settings == settings_text(self.default_settings)
+        if is_default and "-" not in spec.scale:  # a-b at scale c is not a at scale b-c
             return name
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return f"{name}-{digest[:8]}"
+        identity = json.dumps([spec.problem, spec.scale, settings])
+        return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def open_store(folder: Path) -> Store:
+    """The store in a folder; raises ``UserError`` if there is none."""
+    store = Store(folder / "store.sqlite")
+    if not store.path.exists():
+        raise UserError(f"there is no store in {folder}: gradsurgery sweep creates one, --folder names another")
+    return store
 
 
 def stored_sweep(folder: Path, problem: Problem, trained: Sequence[RunRecord]) -> StoredSweep:
@@ -83,8 +92,8 @@ def select_sweeps(
         settings: only runs with these values; those with several values of a setting are compared in one sweep.
         objectives: the metrics to judge by; None or empty for those of the problem.
     """
-    declared = find_declared(name)
-    records = select_runs(folder, name, scales or (list(declared.scales)[:1] if declared else ()))
+    declared, records = _find_runs(folder, name)
+    records = _at_scales(records, folder, name, scales or (list(declared.scales)[:1] if declared else ()), declared)
     if declared is not None and objectives:
         declared = replace(declared, objectives=objectives)
     if declared is not None or objectives:
@@ -140,35 +149,37 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
         scales: only these; empty for all.
         status: ``done`` for finished runs only; None for all.
     """
-    declared = find_declared(name)
-    if declared:
-        for scale in scales:
+    declared, records = _find_runs(folder, name, status)
+    return _at_scales(records, folder, name, scales, declared, kind="run" if status is None else "finished run")
+
+
+def _find_runs(folder: Path, name: str, status: str | None = None) -> tuple[Problem | None, list[RunRecord]]:
+    """The problem of this name, if it is more than a name in the store, and its stored runs."""
+    with open_store(folder) as store:
+        names = store.problems()
+        is_plain = name in names or not is_reference(name)
+        declared = find_installed(name) if is_plain else find_problem(name)
+        if declared is None and name not in names:
+            raise unknown("problem", name, [*names, *installed_problems()])
+        return declared, store.select(declared.name if declared else name, None, status)
+
+
+def _at_scales(
+    records: Sequence[RunRecord],
+    folder: Path,
+    name: str,
+    scales: Sequence[str],
+    declared: Problem | None,
+    kind: str = "run",
+) -> list[RunRecord]:
+    """The runs at these scales, or all if there are none; raises unless there is at least one at each."""
+    selected: list[RunRecord] = []
+    for scale in scales or (None,):
+        if declared and scale:
             declared.scale(scale)  # raises if there is no such scale
-    path = folder / "store.sqlite"
-    if not path.exists():
-        raise UserError(f"there is no store in {folder}: gradsurgery sweep creates one, --folder names another")
-    with Store(path) as store:
-        stored = store.select(declared.name if declared else name, None, status)
-        if declared is None and not stored:
-            names = dict.fromkeys(record.spec.problem for record in store.select(status=None))
-            if name not in names:
-                raise unknown("problem", name, [*names, *installed_problems()])
-    records: list[RunRecord] = []
-    for selected in scales or (None,):
-        at_scale = [record for record in stored if selected in (None, record.spec.scale)]
+        at_scale = [record for record in records if scale in (None, record.spec.scale)]
         if not at_scale:
-            missing = f"{name} at scale {selected}" if selected else name
-            kind = "run" if status is None else "finished run"
+            missing = f"{name} at scale {scale}" if scale else name
             raise UserError(f"no {kind} of {missing} is stored in {folder}: train it with gradsurgery sweep")
-        records += at_scale
-    return records
-
-
-def find_declared(name: str) -> Problem | None:
-    """The declared problem of this name; None for an unknown name, which stored runs may have all the same."""
-    try:
-        return find_problem(name)
-    except UserError:
-        if is_reference(name):
-            raise
-        return None
+        selected += at_scale
+    return selected

@@ -9,22 +9,29 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = int.from_bytes(b"grad", "big")  # marks a SQLite file as ours
 
 # lam, rho and value have no type, so that SQLite keeps them bit for bit. As REAL, -0.0 would become 0.0, and a weight 1
 # would become 1.0, which has another key.
+_RUNS = """CREATE TABLE runs (
+    key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
+    seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL, status TEXT NOT NULL
+)"""
 _SCHEMA = (
-    """CREATE TABLE runs (
-        key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
-        seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed'))
-    )""",
+    _RUNS,
     """CREATE TABLE metrics (
         run TEXT NOT NULL REFERENCES runs (key), step INTEGER NOT NULL, name TEXT NOT NULL, value,
         PRIMARY KEY (run, step, name)
     ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+_UPGRADE = (  # schema 1 did not allow the status "stopped"
+    "ALTER TABLE runs RENAME TO old",
+    _RUNS,
+    "INSERT INTO runs SELECT * FROM old",
+    "DROP TABLE old",
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -33,20 +40,26 @@ class StoreError(Exception):
     """What is wrong with the store, where, and what to do, in one sentence. Nothing that was stored is lost."""
 
 
+def is_read_only(path: Path) -> bool:
+    """True for a store that can be read but not written: SQLite needs files beside it to write."""
+    return path.exists() and not all(os.access(place, os.W_OK) for place in (path.parent, path))
+
+
 def check_path(path: Path) -> None:
-    """Raise an ``OSError`` if there cannot be a store at this path. Creates nothing."""
+    """Raise an ``OSError`` if there is no store to read at this path and none can be created. Creates nothing."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     folder = next(parent for parent in path.parents if parent.exists())
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    for place in (folder, path):
-        if place.exists() and not os.access(place, os.R_OK | os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if not (os.access(path, os.R_OK) if path.exists() else os.access(folder, os.R_OK | os.W_OK)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def connect(path: Path, patience: float) -> sqlite3.Connection:
     """Connect to a store; create it, with its folder, if there is no file. Raise if it is damaged or not a store.
+
+    Without permission to write, the connection is read-only.
 
     Args:
         path: the SQLite file.
@@ -87,7 +100,7 @@ def _check(path: Path, patience: float) -> None:
         return
     # A process that was killed while it created the store leaves a journal, and rolling it back needs write access.
     mode = "rw" if path.with_name(f"{path.name}-journal").exists() else "ro"
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=patience)) as db:
+    with closing(_connect(path, patience, mode)) as db:
         problem = _pragma(db, "quick_check(1)")
         if problem != "ok":
             raise damage_error(path, problem)
@@ -101,16 +114,27 @@ def _check(path: Path, patience: float) -> None:
             )
 
 
+def _connect(path: Path, patience: float, mode: str) -> sqlite3.Connection:
+    """A connection in SQLite's mode ``ro``, ``rw`` or ``rwc``."""
+    uri = f"{path.as_uri()}?mode={mode}"
+    if is_read_only(path) and not path.with_name(f"{path.name}-wal").exists():
+        uri += "&immutable=1"  # otherwise SQLite creates files beside it even to read
+    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    if is_read_only(path):
+        return _connect(path, patience, "ro")
+    db = _connect(path, patience, "rwc")
     try:
-        for setting in ("journal_mode = WAL", "foreign_keys = ON"):
+        for setting in ("journal_mode = WAL", "legacy_alter_table = ON"):  # metrics keep referring to runs
             db.execute(f"PRAGMA {setting}")
         db.execute("BEGIN IMMEDIATE")
-        if _pragma(db, "user_version") == 0:  # inside the transaction: another process may be creating the schema
-            for statement in _SCHEMA:
-                db.execute(statement)
+        version = _pragma(db, "user_version")  # inside the transaction: another process may be creating the schema
+        for statement in {0: _SCHEMA, VERSION: ()}.get(version, _UPGRADE):
+            db.execute(statement)
         db.execute("COMMIT")
+        db.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         db.close()
         raise
@@ -135,6 +159,11 @@ def _sentence(error: Exception, path: Path, patience: float) -> str:
         return f"no space is left for the store {path}, what it held before is safe: make room, then start again"
     if code == sqlite3.SQLITE_BUSY:
         return f"another process has locked the store {path} for more than {patience:g} s: end it, then start again"
+    if code == sqlite3.SQLITE_CANTOPEN and is_read_only(path):
+        return (
+            f"the last rows of the store {path} are in {path.name}-wal, and reading them takes permission to write: "
+            "copy the folder, then read the copy"
+        )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"no permission to write the store {path} and its folder: change that, or choose another path"
     if number in (errno.EEXIST, errno.ENOTDIR):

@@ -16,7 +16,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +28,15 @@ from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
 from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
-from gradsurgery.lab.store.sqlite import VERSION, StoreError, check_path, connect, damage_error, translate_errors
+from gradsurgery.lab.store.sqlite import (
+    VERSION,
+    StoreError,
+    check_path,
+    connect,
+    damage_error,
+    is_read_only,
+    translate_errors,
+)
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
@@ -41,13 +49,37 @@ def settings_text(settings: Mapping[str, Setting]) -> str:
 class LoggedRun:
     """A run that ``Store.run`` records."""
 
-    def __init__(self, store: "Store", spec: RunSpec) -> None:
-        self.spec = spec
+    def __init__(self, store: "Store", spec: RunSpec, replaces: bool) -> None:
+        self.spec, self.replaces = spec, replaces
         self._store = store
+        self._rows: list[Metrics] = []  # if it replaces a finished run, which stays until the end
 
     def log(self, *, step: int, **metrics: float) -> None:
         """Record what was measured at a step: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` and others."""
-        self._store.log(self.spec.key, {"step": step, **metrics})
+        row = {"step": step, **metrics}
+        if self.replaces:
+            check_row(row)
+            self._rows.append(row)
+        else:
+            self._store.log(self.spec.key, row)
+
+    def finish(self) -> None:
+        """Mark the run as done; it replaces the finished run of the same spec, if there is one."""
+        if not self.replaces:
+            self._store.finish(self.spec.key)
+        else:
+            self._store.edit(remove=[self.spec.key], add=[RunRecord(self.spec, "done", {}, tuple(self._rows))])
+
+
+def check_row(metrics: Metrics) -> tuple[int, Metrics]:
+    """The step of a row, and its metrics; raise ``ValueError`` unless the store can hold it."""
+    step = float(metrics.get("step", math.nan))
+    values = {name: float(value) for name, value in metrics.items() if name != "step"}
+    if not (step.is_integer() and abs(step) < 2**63 and values):
+        raise ValueError(
+            f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
+        )
+    return int(step), values
 
 
 class Store:
@@ -76,6 +108,11 @@ class Store:
             if self.path.exists():
                 self._connection = connect(self.path, self.patience)
 
+    @property
+    def is_read_only(self) -> bool:
+        """True without permission to write the file or its folder: runs can be read, and writing raises."""
+        return is_read_only(self.path)
+
     def begin(self, spec: RunSpec, info: Mapping[str, Setting]) -> RunRecord:
         """Mark a run as running. A run that is done is left alone; any other that is stored keeps its metrics.
 
@@ -87,12 +124,8 @@ class Store:
             The stored run. Another process may have finished it in the meantime. A run that continues from a checkpoint
             may have rows of later steps, which it will log again.
         """
-        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
-        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
-        settings = settings_text(spec.settings)
         with self._transaction("IMMEDIATE") as db:
-            places = ", ".join("?" * len(plain))
-            db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+            self._insert(db, spec)
             if db.execute("SELECT status FROM runs WHERE key = ?", (spec.key,)).fetchone() != ("done",):
                 self._set(db, spec.key, "running", info)
             return read_records(db, self.path, "key = :key", key=spec.key)[0]
@@ -106,16 +139,12 @@ class Store:
             first: whether it is the first row of an attempt that starts without a checkpoint. Rows of this and
                 later steps, left over from an earlier attempt, are then dropped: this attempt may record others.
         """
-        step = float(metrics.get("step", math.nan))
-        values = {name: float(value) for name, value in metrics.items() if name != "step"}
-        if not (step.is_integer() and values):
-            raise ValueError(f"a row has a whole number as its step and at least one metric, but got {dict(metrics)}")
-        rows = [(key, int(step), name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
+        step, values = check_row(metrics)
         with self._transaction("IMMEDIATE") as db:
             self._info(db, key)  # raises if there is no such run
             if first:
-                db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, int(step)))
-            db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
+                db.execute("DELETE FROM metrics WHERE run = ? AND step >= ?", (key, step))
+            self._insert_row(db, key, step, values)
 
     def flush_to_disk(self) -> None:
         """Wait until everything logged so far is on the disk, safe from a power cut."""
@@ -127,10 +156,28 @@ class Store:
         with self._transaction("IMMEDIATE", flush=True) as db:
             self._set(db, key, "done", info)
 
-    def fail(self, key: str, reason: str) -> None:
-        """Mark a run as failed; ``info["reason"]`` says why until it runs again."""
+    def fail(self, key: str, reason: str, **info: Setting) -> None:
+        """Mark a run as failed, and add to its info; ``info["reason"]`` says why until it runs again."""
         with self._transaction("IMMEDIATE") as db:
-            self._set(db, key, "failed", {"reason": reason})
+            self._set(db, key, "failed", {"reason": reason, **info})
+
+    def stop(self, key: str, reason: str, **info: Setting) -> None:
+        """Mark a run as stopped early, and add to its info; ``info["reason"]`` says why until it runs again."""
+        with self._transaction("IMMEDIATE") as db:
+            self._set(db, key, "stopped", {"reason": reason, **info})
+
+    def edit(self, *, remove: Iterable[str] = (), add: Iterable[RunRecord] = ()) -> None:
+        """Remove runs by their keys, then add others with all that is recorded of them: all or nothing."""
+        with self._transaction("IMMEDIATE", flush=True) as db:
+            for key in remove:
+                db.execute("DELETE FROM metrics WHERE run = ?", (key,))
+                db.execute("DELETE FROM runs WHERE key = ?", (key,))
+            for record in add:
+                self._insert(db, record.spec)
+                self._set(db, record.spec.key, record.status, record.info)
+                for row in record.metrics:
+                    values = {name: value for name, value in row.items() if name != "step"}
+                    self._insert_row(db, record.spec.key, int(row["step"]), values)
 
     def get(self, key: str) -> RunRecord | None:
         """The run with this key, or None."""
@@ -158,6 +205,13 @@ class Store:
         with self._transaction("DEFERRED") as db:
             return read_records(db, self.path, where, **values)
 
+    def problems(self) -> list[str]:
+        """The names of all problems that have runs."""
+        if self._is_new():
+            return []
+        with self._transaction("DEFERRED") as db:
+            return [name for (name,) in db.execute("SELECT DISTINCT problem FROM runs ORDER BY problem")]
+
     @contextmanager
     def run(
         self,
@@ -173,7 +227,8 @@ class Store:
             with Store("runs").run(problem="mine", method=gs.bloop(lam=0.1), seed=0) as run:
                 run.log(step=100, main_train=0.31, aux_train=4.2)
 
-        The run is done when the block ends, and failed if it raises. The same run recorded again replaces the old rows.
+        The run is done when the block ends, and failed if it raises. A finished run that is recorded again is replaced
+        when the new one ends. Two processes cannot record one run at the same time.
 
         Args:
             problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
@@ -199,16 +254,21 @@ class Store:
                     f"another hyperparameter: add {item.name} to settings"
                 )
         spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings)
-        with self._transaction("IMMEDIATE") as db:
-            db.execute("DELETE FROM metrics WHERE run = ?", (spec.key,))
-            db.execute("DELETE FROM runs WHERE key = ?", (spec.key,))
-        self.begin(spec, {})
-        try:
-            yield LoggedRun(self, spec)
-        except BaseException as error:
-            self.fail(spec.key, f"{type(error).__name__}: {error}")
-            raise
-        self.finish(spec.key)
+        with self.lease(spec.key) as leased:
+            if not leased:
+                raise StoreError(f"another process records the run {spec.key} in {self.path}: wait until it has ended")
+            stored = self.get(spec.key)
+            run = LoggedRun(self, spec, replaces=stored is not None and stored.status == "done")
+            if not run.replaces:
+                self.edit(remove=[spec.key])
+                self.begin(spec, {})
+            try:
+                yield run
+            except BaseException as error:
+                if not run.replaces:
+                    self.fail(spec.key, f"{type(error).__name__}: {error}")
+                raise
+            run.finish()
 
     @contextmanager
     def lease(self, key: str) -> Iterator[bool]:
@@ -236,6 +296,18 @@ class Store:
         """True if nothing was ever written to this path."""
         return not self._closed and self._connection is None and not self.path.exists()
 
+    def _insert(self, db: sqlite3.Connection, spec: RunSpec) -> None:
+        """Insert a run as running, unless it is stored."""
+        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
+        plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
+        places = ", ".join("?" * len(plain))
+        settings = settings_text(spec.settings)
+        db.execute(f"INSERT OR IGNORE INTO runs VALUES ({places}, ?, '{{}}', 'running')", (*plain, settings))
+
+    def _insert_row(self, db: sqlite3.Connection, key: str, step: int, values: Metrics) -> None:
+        rows = [(key, step, name, value) for name, value in values.items()]  # SQLite stores NaN as NULL
+        db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", rows)
+
     def _info(self, db: sqlite3.Connection, key: str) -> dict[str, Setting]:
         """The info of a run; raises if there is no such run."""
         row = db.execute("SELECT info FROM runs WHERE key = ?", (key,)).fetchone()
@@ -248,7 +320,8 @@ class Store:
 
     def _set(self, db: sqlite3.Connection, key: str, status: str, info: Mapping[str, Setting]) -> None:
         stored = self._info(db, key)
-        stored.pop("reason", None)
+        for name in ("reason", "log", "allow", "absolute"):  # of an earlier attempt
+            stored.pop(name, None)
         db.execute("UPDATE runs SET status = ?, info = ? WHERE key = ?", (status, json.dumps({**stored, **info}), key))
 
     @contextmanager

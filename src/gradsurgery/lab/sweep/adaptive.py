@@ -1,4 +1,4 @@
-"""Adaptive grids: place the next λ in the widest gap of a front, or beyond its end.
+"""Adaptive grids: place the next λ in the widest gap of a front, or beyond its end while aux still falls there.
 
 The gap between two neighbouring λ is the area of the rectangle between their final points: the most that a point
 between them can add to the hypervolume. Losses are measured in units of their range, on a logarithmic axis where they
@@ -7,7 +7,7 @@ span more than a decade, as the report draws them. Main alone (λ = 0) is the fr
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,13 +17,16 @@ from gradsurgery.lab.run import RunRecord, RunSpec
 
 STRIDE = 10.0
 """The factor by which the grid grows beyond its ends."""
-SMALL_GAP = 0.05**2
-"""A gap that is not worth another run: a square with a twentieth of the front's range as its side."""
+SMALL = 0.05
+"""A change of a loss that is not worth another run, in units of the loss's range."""
 CLOSE = 1.5
 """Two λ that differ by a smaller factor have no λ between them: what is left of their gap is a jump, as where training
 gives main up all at once, and no λ fills it."""
 SMALL_COST = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
+REACH = 1000.0
+"""The grid leaves the range that it begins with by at most this factor. Noise can look like a gap next to main alone,
+which no small λ fills."""
 
 
 def train_adaptively(
@@ -39,81 +42,115 @@ def train_adaptively(
         train: trains runs and returns their records; runs that are stored already cost nothing.
         max_lams: the largest number of λ per method, not counting main alone.
     """
-    records = train(runs)
-    while next_runs := _next_runs(runs, records, max_lams):
+    numbers = [lam_number(run.lam) for run in runs if run.lam is not None and has_weight(run.lam)]
+    reach = (min(numbers, default=0.0) / REACH, max(numbers, default=0.0) * REACH)
+    planned, records = list(runs), train(runs)
+    while next_runs := _next_runs(planned, records, max_lams, reach):
+        planned += next_runs
         records += train(next_runs)
     return records
 
 
-def _next_runs(runs: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int) -> list[RunSpec]:
+def _next_runs(
+    planned: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int, reach: tuple[float, float]
+) -> list[RunSpec]:
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
-    alone = _mean_point([record for record in records if is_main_alone(record.spec)])
-    variants: dict[Variant, dict[int, RunSpec]] = {}
-    for run in runs:
-        if has_weight(run.lam):
-            variants.setdefault(variant_of(run), {})[run.seed] = run
+    by_key = {record.spec.key: record for record in records}
+
+    def mean_point(runs: Iterable[RunSpec]) -> Point | None:
+        return _mean_point([by_key.get(run.key) for run in runs])
+
+    variants: dict[Variant, dict[float, list[RunSpec]]] = {}
+    for run in planned:
+        if run.lam is not None and has_weight(run.lam):
+            variants.setdefault(variant_of(run), {}).setdefault(lam_number(run.lam), []).append(run)
     next_runs: list[RunSpec] = []
-    for variant, by_seed in variants.items():
-        by_lam: dict[float, list[RunRecord]] = {}
-        for record in records:
-            lam = record.spec.lam
-            if lam is not None and has_weight(lam) and variant_of(record.spec) == variant:
-                by_lam.setdefault(lam_number(lam), []).append(record)
-        points = {lam: _mean_point(same_lam) for lam, same_lam in by_lam.items()}
-        number = next_lam({0.0: alone, **points} if alone else points) if len(points) < max_lams else None
+    for by_lam in variants.values():
+        all_seeds = next(iter(by_lam.values()))
+        alone = [run for run in planned if is_main_alone(run) and run.settings == all_seeds[0].settings]
+        points = {0.0: mean_point(alone)} | {lam: mean_point(runs) for lam, runs in by_lam.items()}
+        number = next_lam(points, reach) if len(by_lam) < max_lams else None
         if number is not None:
-            next_runs += [replace(run, lam=with_number(run.lam, number)) for run in by_seed.values() if run.lam]
+            next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]
     return next_runs
 
 
-def _mean_point(records: Sequence[RunRecord]) -> Point | None:
-    """The mean final losses over seeds; None without runs, or if any of them diverged or failed."""
-    points = [final_point(record, "train") or final_point(record, "test") for record in records]
+def _mean_point(records: Sequence[RunRecord | None]) -> Point | None:
+    """The mean final losses over seeds; None without runs, or if any is missing, diverged or failed."""
+    points = [record and (final_point(record, "train") or final_point(record, "test")) for record in records]
     if not points or None in points:
         return None
     main, aux = zip(*(point for point in points if point), strict=True)
     return statistics.fmean(main), statistics.fmean(aux)
 
 
-def next_lam(points: Mapping[float, Point | None]) -> float | None:
+def next_lam(points: Mapping[float, Point | None], reach: tuple[float, float] = (0.0, math.inf)) -> float | None:
     """The λ to train next, or None if the front has no gap worth another run.
 
     Args:
         points: mean final losses by λ, with main alone as λ = 0; None for a λ that diverged or failed.
+        reach: the smallest and the largest λ to train.
     """
     finite = {lam: point for lam, point in sorted(points.items()) if point is not None}
-    lams = list(finite)
-    if len(lams) < 2:
+    if not finite:
         return None
-    if _should_grow(points, finite):
-        return _round(lams[-1] * STRIDE)
-    main, aux = (_whole_range([point[loss] for point in finite.values()]) for loss in (0, 1))
+    intervals = [(low, high) for _, low, high in sorted(_gaps(finite), reverse=True)]
+    if _should_grow(finite):
+        intervals.insert(0, (max(finite), math.inf))
+    lams = (lam for low, high in intervals for lam in _divide(low, high, points))
+    return next((lam for lam in lams if reach[0] <= lam <= reach[1]), None)
+
+
+def _gaps(finite: Mapping[float, Point]) -> Iterator[tuple[float, float, float]]:
+    """The area and the two λ of each gap that is worth another run."""
+    main, aux = (LossRange.between(min(losses), max(losses)) for losses in zip(*finite.values(), strict=True))
     positions = [(main.position(point[0]), aux.position(point[1])) for point in finite.values()]
-    gaps = [_gap(left, right) for left, right in pairwise(positions)]
-    for gap, (low, high) in sorted(zip(gaps, pairwise(lams), strict=True), key=lambda item: -item[0]):
-        if gap <= SMALL_GAP:
-            return None
-        lam = _round(high / STRIDE if low == 0 else math.sqrt(low * high))
-        if high >= CLOSE * low and lam not in points:  # it is among them if it has failed
-            return lam
-    return None
+    for (low, high), (left, right) in zip(pairwise(finite), pairwise(positions), strict=True):
+        area = max(right[0] - left[0], 0.0) * max(left[1] - right[1], 0.0)  # 0 if one point dominates the other
+        if area > SMALL**2:
+            yield area, low, high
 
 
-def _gap(left: Point, right: Point) -> float:
-    """The area between two points of a front; 0 if one of them dominates the other."""
-    return max(right[0] - left[0], 0.0) * max(left[1] - right[1], 0.0)
+def _should_grow(finite: Mapping[float, Point]) -> bool:
+    """True while the largest λ lowers aux further, at little cost to main; and if every λ but main alone failed."""
+    *smaller, largest = finite
+    if not smaller:
+        return True
+    main, lowest = finite[largest]
+    aux = [finite[lam][1] for lam in smaller if lam > 0] or [finite[0.0][1]]
+    alone = finite[smaller[0]][0]
+    # not on a logarithmic axis, where an aux of 1 / λ falls for ever
+    falls = min(aux) - lowest > SMALL * (max(aux) - lowest)
+    return falls and main - alone <= SMALL_COST * abs(alone)
 
 
-def _should_grow(points: Mapping[float, Point | None], finite: Mapping[float, Point]) -> bool:
-    """True if the largest λ has the lowest aux at little cost to main, and no larger λ diverged."""
-    largest = max(finite)
-    alone, end = finite[min(finite)], finite[largest]
-    lowest = end[1] <= min(point[1] for point in finite.values())
-    return largest == max(points) and lowest and end[0] - alone[0] <= SMALL_COST * abs(alone[0])
+def _divide(low: float, high: float, points: Mapping[float, Point | None]) -> list[float]:
+    """λ in an interval, in order of preference: between two λ, or between one that works and one that failed.
+
+    Args:
+        low: the λ below; 0 for main alone.
+        high: the λ above; infinite beyond the largest.
+        points: has the λ between them, all of which failed.
+    """
+    failed = sorted(lam for lam in points if low < lam < high)
+    if not failed:
+        parts = [(low, high)]
+    elif high == math.inf:
+        parts = [(low, failed[0])]
+    else:
+        parts = [(low, failed[0]), (failed[-1], high)]
+    return [_middle(*part) for part in sorted(parts, key=_ratio, reverse=True) if _ratio(part) >= CLOSE]
 
 
-def _whole_range(losses: Sequence[float]) -> LossRange:
-    return LossRange.between(min(losses), max(losses))
+def _ratio(part: tuple[float, float]) -> float:
+    low, high = part
+    return high / low if low else math.inf
+
+
+def _middle(low: float, high: float) -> float:
+    if low == 0:
+        return _round(high / STRIDE)
+    return _round(low * STRIDE if high == math.inf else math.sqrt(low * high))
 
 
 def _round(lam: float) -> float:

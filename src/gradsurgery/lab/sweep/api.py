@@ -11,12 +11,13 @@ from gradsurgery.lab.extra import require_extra
 from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
 from gradsurgery.lab.lam import Lam
-from gradsurgery.lab.notation import parse_numbers
+from gradsurgery.lab.notation import parse_numbers, parse_seeds
 from gradsurgery.lab.notebook import Records
-from gradsurgery.lab.objective import judge_by
+from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.settings import Choices
+from gradsurgery.lab.sweep.events import Advanced, Event, Listener
 from gradsurgery.method import Method
 
 if TYPE_CHECKING:
@@ -41,13 +42,18 @@ def sweep(
     process: str | None = None,
     data_dir: str | Path | None = None,
     checkpoint_every: float = 60.0,
+    time_limit: float | None = None,
+    again: bool = False,
+    keep: bool = False,
+    allow: float | None = None,
+    absolute: bool = False,
     quiet: bool = False,
     console: Console | None = None,
 ) -> list[RunRecord]:
     """Train a grid of methods, λ and seeds, and main alone. Runs that are stored already are not trained again.
 
-    A sweep that was interrupted continues when the same call is made again. A run that raises is recorded as failed,
-    and the others go on.
+    A sweep that was interrupted continues when the same call is made again. A run that raises or crashes is recorded as
+    failed, and the others go on. What a run prints goes to a file in ``folder/logs``, with the traceback if it fails.
 
     Args:
         problem: made by ``@lab.problem``, or its name: of an installed problem, ``file.py:name`` or ``module:name``.
@@ -56,28 +62,35 @@ def sweep(
         lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
             ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
-        seeds: the seeds, as numbers or as text.
+        seeds: the seeds, as numbers or as text such as ``"0-4"``.
         settings: settings to change, by name; a list of values is swept, such as ``{"learning_rate": [0.1, 0.3]}``.
         scale: a scale of the problem; by default its first.
         main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need.
-        workers: processes that share the runs; by default one per core or accelerator. 0 trains in this process and
-            raises what a run raises.
+        workers: how many runs train at once, each in a process; by default one per core or accelerator. 0 trains all in
+            this process, which they share, and raises what a run raises: for debugging.
         cores_per_run: cores of each run; by default 1, or with accelerators an equal share of all.
         ray: the address of a Ray cluster to train on; True for the one in ``RAY_ADDRESS``, or a local Ray.
         gpus_per_run: GPUs of each run on Ray.
         process: ``I/N@HOST:PORT`` if this is process I of N that train each run together in JAX, or ``auto``.
         data_dir: the training function gets it as ``run.data_dir``; the paper's problems look there for datasets.
         checkpoint_every: seconds between two checkpoints, for problems that save any.
+        time_limit: seconds after which a run is ended and recorded as failed; by default, a run may take any time.
+        again: if the code of the problem has changed, drop stored runs of the older code and train the grid again.
+        keep: if it has changed, keep them on purpose. With neither, such a sweep is refused.
+        allow: how much worse main may be than main alone, such as 0.05 for 5 %. Runs that end beyond it for certain are
+            stopped early or not trained. By default all are trained.
+        absolute: True if ``allow`` is a difference of losses.
         quiet: True to print no progress.
         console: where to show the progress; by default the standard output.
 
     Returns:
-        The records of all runs of the grid, done or failed. Of processes that train together, only the first has any.
-        A notebook shows which method and λ to use.
+        The records of all runs of the grid, done, failed or stopped. Of processes that train together, only the first
+        has any. A notebook shows which method and λ to use.
     """
     with require_extra():
         from rich.console import Console
 
+        from gradsurgery.lab.analysis import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
         from gradsurgery.lab.sweep.train import RayCluster, train_grid
@@ -100,7 +113,7 @@ def sweep(
             declared,
             runs,
             folder=Path(folder),
-            listener=bar,
+            listener=_check_first_row(declared, bar),
             max_lams=max_lams,
             workers=workers,
             cores_per_run=cores_per_run,
@@ -108,8 +121,34 @@ def sweep(
             process=process,
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
+            time_limit=time_limit,
+            again=again,
+            keep=keep,
+            allowance=None if allow is None else Allowance(allow, absolute),
         )
     return Records(judge_by(declared.objectives, records))
+
+
+def _check_first_row(problem: Problem, listener: Listener) -> Listener:
+    """A listener that raises if the first row of a sweep has no loss: its columns are misnamed.
+
+    A problem that draws its own figures may have none.
+    """
+    names = LOSSES.keys() | {objective.metric for objective in problem.objectives.values()}
+    is_checked = problem.draw is not None
+
+    def listen(event: Event) -> None:
+        nonlocal is_checked
+        if isinstance(event, Advanced) and not is_checked:
+            is_checked = True
+            if not event.metrics.keys() & names:
+                raise UserError(
+                    f"the first row of {problem.name} must have main_train and aux_train, or main_test and aux_test; "
+                    f"got {', '.join(event.metrics)}"
+                )
+        listener(event)
+
+    return listen
 
 
 def plan_runs(
@@ -135,7 +174,7 @@ def plan_runs(
         methods=None if methods is None else [find_method(method) for method in methods],
         lams=grid.values,
         rhos=parse_numbers(rhos) if isinstance(rhos, str) else None if rhos is None else [float(rho) for rho in rhos],
-        seeds=parse_numbers(seeds) if isinstance(seeds, str) else seeds,
+        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
         settings=settings,
         main_alone=main_alone,
     )

@@ -1,7 +1,8 @@
-"""Events of a sweep, from the process that trains a run to the progress bar."""
+"""Events of a sweep, from the process that records runs to the progress bar."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from gradsurgery.lab.run import Metrics, RunSpec
@@ -19,6 +20,14 @@ class Warned:
     """The user should know this; the sweep goes on."""
 
     sentence: str
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The run printed a line."""
+
+    run: RunSpec
+    line: str
 
 
 @dataclass(frozen=True)
@@ -42,13 +51,23 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The run raised an error."""
+    """The run raised an error, or its process was killed."""
+
+    run: RunSpec
+    reason: str
+    log: Path | None = None
+    """What it printed, with the traceback; None without a separate process."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The run cannot be recommended, so it was not trained to its end, or not at all."""
 
     run: RunSpec
     reason: str
 
 
-RunEvent: TypeAlias = Advanced | Done | Failed
+RunEvent: TypeAlias = Printed | Advanced | Done | Failed | Stopped
 Event: TypeAlias = Planned | Warned | RunEvent
 Listener: TypeAlias = Callable[[Event], None]
 """Receives the events of a sweep."""

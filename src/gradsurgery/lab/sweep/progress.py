@@ -1,5 +1,6 @@
 """The progress of a sweep on a console: a live bar on a terminal, plain lines elsewhere."""
 
+import os
 from typing import Self
 
 from rich.console import Console
@@ -7,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.run import Metrics, RunSpec
-from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Warned
+from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Printed, Stopped, Warned
 
 
 def describe(run: RunSpec) -> str:
@@ -67,10 +68,17 @@ class ProgressBar:
                 if not self._live:
                     stored = "" if trained else " (in the store)"
                     self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {format_losses(metrics)}{stored}")
-            case Failed(run, reason):
+            case Printed(run, line):
+                self._print(f"{describe(run)} | {line}")
+            case Stopped(run, reason):
+                self._finish(run)
+                if not self._live:
+                    self._print(f"[{self._finished}/{self._runs}] {describe(run)}: stopped ({reason})")
+            case Failed(run, reason, log):
                 self._finish(run)
                 first_line = reason.strip().partition("\n")[0]
-                self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({first_line})")
+                where = f"; see {os.path.relpath(log)}" if log else ""
+                self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({first_line}{where})")
 
     def _finish(self, run: RunSpec) -> None:
         self._finished += 1

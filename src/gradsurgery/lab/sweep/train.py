@@ -1,24 +1,30 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+from gradsurgery.lab.analysis import Allowance, is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.store.plan import announce
 from gradsurgery.lab.sweep.adaptive import train_adaptively
+from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
-from gradsurgery.lab.sweep.events import Advanced, Done, Event, Listener, Planned, RunEvent, Warned
+from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Stopped, Warned
+from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
-from gradsurgery.lab.sweep.pool import train_in_workers
-from gradsurgery.lab.sweep.worker import WorkerArguments, train_runs
+from gradsurgery.lab.sweep.origin import find_origins, settle_older_code
+from gradsurgery.lab.sweep.stopping import Stopping
+from gradsurgery.lab.sweep.supervisor import Supervisor
+from gradsurgery.lab.sweep.worker import WorkerArguments
 
 Trainer: TypeAlias = Callable[[Sequence[RunSpec], Sequence[RunSpec]], Generator[RunEvent]]
 """(all runs, missing runs) -> events of the missing runs while they train."""
@@ -46,12 +52,16 @@ def train_grid(
     process: str | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
+    time_limit: float | None = None,
+    again: bool = False,
+    keep: bool = False,
+    allowance: Allowance | None = None,
 ) -> list[RunRecord]:
     """Train the runs that are not stored yet, and return the records of all.
 
     Every run trains in a worker process with the same number of cores, even if it is the only one missing: a run's
-    numbers depend on the number of cores. A run that raises an error is recorded as failed, with the reason, and the
-    others go on; the next sweep tries it again.
+    numbers depend on the number of cores. A run that raises an error or crashes is recorded as failed, with the reason,
+    and the others go on; the next sweep tries it again.
 
     Args:
         problem: the problem of all runs.
@@ -68,59 +78,65 @@ def train_grid(
         process: this process's place among those that train every run together.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
+        time_limit: seconds after which a run fails; None for any time.
+        again: drop stored runs of older code.
+        keep: keep stored runs of older code. With neither, a sweep with such runs is refused.
+        allowance: stop runs whose main cannot come back within it; None to train all.
     """
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
     _check_least("the number of GPUs per run", ray.gpus_per_run if ray else None, 0)
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
+    if time_limit is not None and not time_limit > 0:
+        raise UserError(f"the time limit of a run must be a number of seconds above 0; got {time_limit}")
+    if time_limit is not None and (workers == 0 or ray is not None or process is not None):
+        raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
     if ray is not None and workers is not None:
         raise UserError("workers are processes on this machine, so training on Ray takes none")
     if process is not None:
-        _check_together(workers, cores_per_run, ray, max_lams)
+        _check_together(workers, cores_per_run, ray, max_lams, allowance)
         join(process)
         workers = 0
-    places: list[Place] = []
-    if ray is not None:
-        cores = cores_per_run or 1
-    else:
-        places = [Place(available_cores())] if workers == 0 else assign_places(workers, cores_per_run)
-        cores = len(places[0].cores)
-    arguments = WorkerArguments(
-        folder,
-        data_dir,
-        checkpoint_every,
-        cores=cores,
-        methods=registered_methods(),
-        raise_errors=workers == 0,
-    )
+    places = [] if ray is not None or workers == 0 else assign_places(workers, cores_per_run)
+    cores = len(places[0].cores if places else available_cores()) if ray is None else cores_per_run or 1
+    arguments = WorkerArguments(data_dir, checkpoint_every, cores, registered_methods())
     leads = is_leader()
     with (
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
-        _remove_after_mistake(folder, runs, store),
+        _remove_after_mistake(folder),
         _ray_connection(ray),
     ):
-        trainer = _choose_trainer(problem, store, arguments, workers=workers, places=places, ray=ray)
+        origins = find_origins(problem, runs)
+        settle_older_code(problem, runs, store, origins, again=again, keep=keep)
+        leases = Leases(store, origins, _stopping(problem, store, allowance) if allowance else None)
+        trainer = _choose_trainer(problem, leases, arguments, places=places, ray=ray, time_limit=time_limit)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
-            return _train_missing(grid, store, listener if leads else _ignore, trainer, cores)
+            return _train_missing(grid, leases, listener if leads else _ignore, trainer, cores)
 
         records = train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
     return records if leads else []
 
 
+def _stopping(problem: Problem, store: Store, allowance: Allowance) -> Stopping:
+    """Stops runs by the metric that recommendations limit."""
+    stored = store.select(problem.name, status=None)
+    named = problem.objectives.get("main")
+    if named is None:
+        return Stopping(allowance, stored)
+    return Stopping(allowance, stored, metrics=[named.metric], maximise=named.maximise)
+
+
 @contextmanager
-def _remove_after_mistake(folder: Path, runs: Sequence[RunSpec], store: Store) -> Iterator[None]:
+def _remove_after_mistake(folder: Path) -> Iterator[None]:
     """Remove a new folder if a mistake of the user is found before any run has left something in it."""
     is_new = not folder.exists()
     try:
         yield
     except UserError:
         if is_new:
-            for run in runs:
-                with store.lease(run.key):
-                    pass  # removes the file that a stopped worker has left
             for path in (*sorted(folder.rglob("*"), reverse=True), folder):
                 with suppress(OSError):  # a file, or a folder that is not empty
                     path.rmdir()
@@ -132,13 +148,19 @@ def _ignore(event: Event) -> None:
 
 
 def _check_together(
-    workers: int | None, cores_per_run: int | None, ray: RayCluster | None, max_lams: int | None
+    workers: int | None,
+    cores_per_run: int | None,
+    ray: RayCluster | None,
+    max_lams: int | None,
+    allowance: Allowance | None,
 ) -> None:
     if (workers, cores_per_run, ray) != (None, None, None):
         raise UserError(
             "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
             "and no --ray"
         )
+    if allowance is not None:
+        raise UserError("runs are stopped by what only the first process knows: give --no-stop")
     if max_lams is not None:
         raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
 
@@ -150,22 +172,23 @@ def _check_least(meaning: str, number: int | None, least: int) -> None:
 
 def _choose_trainer(
     problem: Problem,
-    store: Store,
+    leases: Leases,
     arguments: WorkerArguments,
     *,
-    workers: int | None,
     places: Sequence[Place],
     ray: RayCluster | None,
+    time_limit: float | None,
 ) -> Trainer:
     """Where runs are trained: on Ray, in this process, or in workers."""
     if ray is not None:
         from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
 
-        return lambda runs, missing: train_on_ray(problem, missing, store, arguments, ray)
-    if workers == 0:
+        return lambda runs, missing: train_on_ray(problem, missing, leases, arguments, ray)
+    if not places:
         # all runs: of processes that train together, only the leader knows which are missing
-        return lambda runs, missing: train_runs(problem, runs, store, arguments)
-    return lambda runs, missing: train_in_workers(problem, missing, store.path, places[: len(missing)], arguments)
+        return lambda runs, missing: train_in_process(problem, runs, leases, arguments)
+    supervisor = Supervisor(problem, leases, places, arguments, time_limit)
+    return lambda runs, missing: supervisor.train(missing)
 
 
 def _ray_connection(ray: RayCluster | None) -> AbstractContextManager[None]:
@@ -178,31 +201,41 @@ def _ray_connection(ray: RayCluster | None) -> AbstractContextManager[None]:
 
 
 def _train_missing(
-    runs: Sequence[RunSpec], store: Store, listener: Listener, trainer: Trainer, cores: int
+    runs: Sequence[RunSpec], leases: Leases, listener: Listener, trainer: Trainer, cores: int
 ) -> list[RunRecord]:
     """Train the runs that are not done, report what happens to the listener, and return the records of all."""
-    runs = list({run.key: run for run in runs}.values())
+    store, stopping = leases.store, leases.stopping
+    runs = _by_urgency({run.key: run for run in runs}.values())
     listener(Planned(len(runs)))
     missing = {run.key: run for run in runs}
     stored = _stored_records(store, runs)
     for record in stored:
         if record.status == "done":
             listener(Done(missing.pop(record.spec.key), record.final, trained=False))
-        elif record.status == "failed":
-            store.begin(record.spec, {})  # a trainer skips runs that are marked as failed
+        elif record.status == "stopped" and stopping and stopping.still_stops(record):
+            listener(Stopped(missing.pop(record.spec.key), str(record.info["reason"])))
+        else:
+            store.begin(record.spec, {})  # a trainer skips runs that have ended
     if missing:
         _warn_about_cores(stored, cores, listener)
         _warn_about_network(store, listener)
-    with closing(trainer(runs, list(missing.values()))) as events:
+    with announce(store, list(missing.values())), closing(trainer(runs, list(missing.values()))) as events:
         for event in events:
             listener(event)
-            if not isinstance(event, Advanced):
+            if isinstance(event, Done | Failed | Stopped):
                 missing.pop(event.run.key)
     records = _stored_records(store, runs)
     for record in records:
         if record.spec.key in missing and record.status == "done":  # another sweep has trained it
             listener(Done(record.spec, record.final, trained=False))
     return records
+
+
+def _by_urgency(runs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Main alone first, then the first seed of every λ, then the other seeds: an answer is possible early."""
+    runs = list(runs)
+    seeds = list(dict.fromkeys(run.seed for run in runs))
+    return sorted(runs, key=lambda run: (not is_main_alone(run), seeds.index(run.seed)))
 
 
 def _stored_records(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:

@@ -83,6 +83,7 @@ PAPER = replace(
         "paper": Scale(PAPER, COMPARED, lams=powers_of_ten(-3, 3, 13), rhos=(0.001,)),
     },
     data=data_sources,
+    share_process=True,
 )
 def cifar10mnist(run: Run) -> Iterator[Metrics]:
     """Train the network with two heads."""

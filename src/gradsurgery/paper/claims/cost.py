@@ -23,6 +23,7 @@ Step = Callable[[Any], Any]
     lams=(0.1,),
     rhos=(0.1,),
     name="claims-cost",
+    share_process=True,
 )
 def cost(run: Run) -> Iterator[Metrics]:
     """The extra time of a step over mixed training, as a fraction."""

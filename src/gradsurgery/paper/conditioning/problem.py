@@ -78,6 +78,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
         )
     },
     draw=draw,
+    share_process=True,
 )
 def conditioning(run: Run) -> Iterator[Metrics]:
     """Gradient descent along the direction of the method, in float64."""

@@ -38,6 +38,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     },
     draw=draw,
     data=data_sources,
+    share_process=True,
 )
 def ema(run: Run) -> Iterator[Metrics]:
     """Train as ``language`` does."""

@@ -68,6 +68,7 @@ PAPER = _add_aux(weights.PAPER, aux_data="uoft-cs/cifar10")
         "paper": Scale(PAPER, COMPARED, lams=powers_of_ten(-3, 1, 9)),
     },
     data=data_sources,
+    share_process=True,
 )
 def imagenet_cifar10(run: Run) -> Iterator[Metrics]:
     """Train the network with two heads."""

@@ -96,6 +96,7 @@ PAPER = replace(
         "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-4, 1, 16))),
     },
     data=data_sources,
+    share_process=True,
 )
 def language(run: Run) -> Iterator[Metrics]:
     """Train the decoder on both corpora."""

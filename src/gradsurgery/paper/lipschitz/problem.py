@@ -57,6 +57,7 @@ LAMS = powers_of_ten(-4, 0, 9)
         "paper": Scale(PAPER, COMPARED, LAMS),
     },
     data=data_sources,
+    share_process=True,
 )
 def lipschitz(run: Run) -> Iterator[Metrics]:
     """Train the MLP."""

@@ -57,6 +57,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     trained_with=("bloop",),
     uses_rho=False,
     data=data_sources,
+    share_process=True,
 )
 def noise(run: Run) -> Iterator[Metrics]:
     """Estimate the expected direction at each noise level."""

@@ -119,6 +119,7 @@ PAPER = replace(
         "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-4, 1, 16))),
     },
     data=data_sources,
+    share_process=True,
 )
 def translation(run: Run) -> Iterator[Metrics]:
     """Train the encoder-decoder on both corpora."""

@@ -124,6 +124,7 @@ PAPER = replace(
         "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-6, -2, 14))),
     },
     data=data_sources,
+    share_process=True,
 )
 def weights(run: Run) -> Iterator[Metrics]:
     """Train the MLP or the residual network."""

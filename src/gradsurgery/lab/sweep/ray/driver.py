@@ -7,26 +7,26 @@ that continues from a checkpoint skips some.
 
 import logging
 import os
-import shutil
 import socket
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.local_modules import collect_sources
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store import Store, StoreError
+from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import available_cores, thread_limits
-from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent
-from gradsurgery.lab.sweep.pool import pickle_arguments
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
+from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
-from gradsurgery.lab.sweep.ray.local_modules import collect_sources
-from gradsurgery.lab.sweep.ray.task import Ended, Message, Raised, Row, Saved, Started, TaskArguments, train_in_task
+from gradsurgery.lab.sweep.ray.task import Saved, TaskArguments, train_in_task
+from gradsurgery.lab.sweep.supervisor import pickle_arguments
 from gradsurgery.lab.sweep.train import RayCluster
-from gradsurgery.lab.sweep.worker import WorkerArguments, is_resumed, record_start
+from gradsurgery.lab.sweep.worker import WorkerArguments
 
 try:
     import ray
@@ -39,14 +39,18 @@ _POLL_SECONDS = 1.0
 
 
 def train_on_ray(
-    problem: Problem, runs: Sequence[RunSpec], store: Store, arguments: WorkerArguments, cluster: RayCluster
+    problem: Problem,
+    runs: Sequence[RunSpec],
+    leases: Leases,
+    arguments: WorkerArguments,
+    cluster: RayCluster,
 ) -> Generator[RunEvent]:
     """Train runs on a Ray cluster until all have ended. Runs that another sweep has leased are left to it.
 
     Args:
         problem: the problem of all runs.
         runs: the runs to train, all with the same settings.
-        store: leases and records runs. It is not touched if no node can train a run.
+        leases: takes runs. The store is not touched if no node can train a run.
         arguments: see ``WorkerArguments``.
         cluster: where to train, and what each run gets there.
     """
@@ -55,7 +59,13 @@ def train_on_ray(
     modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
     shared = TaskArguments(tuple(collect_sources(modules).items()), pickle_arguments(problem, arguments))
     with connection(cluster.address):
-        driver = _Driver(ray.put(shared), store, arguments, cluster.gpus_per_run)
+        driver = _Driver(
+            ray.put(shared),
+            leases,
+            cpus=arguments.cores,
+            gpus=cluster.gpus_per_run,
+            share_process=problem.share_process,
+        )
         try:
             yield from driver.train(runs)
         finally:
@@ -63,37 +73,32 @@ def train_on_ray(
 
 
 @dataclass
-class _Attempt:
-    """A run in training."""
+class _Task:
+    """A task on the cluster, and the run that it trains."""
 
-    spec: RunSpec
-    lease: ExitStack
+    attempt: Attempt
     retries: int = 0
-    started: float | None = None
-    """When the first task began to train; None while it waits for a node."""
-    fresh: bool = False
-    """Whether a task has begun to train from the start, and has sent no row yet."""
-    ended: bool = False
-    """Whether its task has sent its last message."""
 
 
 class _Driver:
     """Submits tasks and records their messages."""
 
-    def __init__(self, shared: Any, store: Store, worker: WorkerArguments, gpus: int) -> None:
-        self._shared, self._store, self._worker, self._gpus = shared, store, worker, gpus
-        self._training: dict[Any, _Attempt] = {}  # by the stream of messages
-        self._task = ray.remote(train_in_task).options(
-            num_cpus=worker.cores,
+    def __init__(self, shared: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
+        self._shared, self._leases, self._cpus, self._gpus = shared, leases, cpus, gpus
+        self._training: dict[Any, _Task] = {}  # by the stream of messages
+        self._ruled_out: list[Stopped] = []
+        self._remote = ray.remote(
+            num_cpus=cpus,
             num_gpus=gpus,
             max_retries=0,
+            max_calls=0 if share_process else 1,
             num_returns="streaming",
-            runtime_env={"env_vars": thread_limits(worker.cores)},
-        )
+            runtime_env={"env_vars": thread_limits(cpus)},
+        )(train_in_task)
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
-        pending = self._submit(runs)
-        while pending or self._training:
+        pending = self._submit(runs)  # raises if no node can train a run
+        while pending or self._training or self._ruled_out:
             ready: list[Any] = []
             if self._training:
                 ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
@@ -104,12 +109,14 @@ class _Driver:
                 yield from self._receive(stream)
             if not ready or len(self._training) < before:
                 pending = self._submit(pending)
+            while self._ruled_out:
+                yield self._ruled_out.pop(0)
 
     def stop(self) -> None:
         """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
         for stream in list(self._training):
             ray.cancel(stream, force=True)
-            self._training.pop(stream).lease.close()
+            self._training.pop(stream).attempt.close()
 
     def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
         """Submit runs that can be leased, and return those that are left; raise if no node can train a run.
@@ -121,83 +128,58 @@ class _Driver:
             if len(self._training) >= limit:
                 left.append(run)
                 continue
-            with ExitStack() as stack:
-                if not stack.enter_context(self._store.lease(run.key)):
-                    left.append(run)
-                    continue
-                record = self._store.get(run.key)
-                if record is None or record.status == "running":  # else another sweep has trained it
-                    self._start(_Attempt(run, stack.pop_all()))
+            if self._leases.has_ended(run):  # another sweep has trained it
+                continue
+            if stopped := self._leases.rule_out(run):
+                self._ruled_out.append(stopped)
+            elif attempt := self._leases.take(run):
+                self._start(_Task(attempt))
+            else:
+                left.append(run)
         return left
 
-    def _start(self, attempt: _Attempt) -> None:
-        files = pack(self._worker.run_folder(attempt.spec))
-        self._training[self._task.remote(self._shared, attempt.spec, files)] = attempt
+    def _start(self, task: _Task) -> None:
+        files = pack(task.attempt.folder)
+        self._training[self._remote.remote(self._shared, task.attempt.spec, files)] = task
 
     def _receive(self, stream: Any) -> Iterator[RunEvent]:
         """Record the next message of a task."""
-        attempt = self._training[stream]
+        task = self._training.pop(stream)
+        attempt = task.attempt
         try:
-            yield from self._record(attempt, ray.get(next(stream)))
-            self._training[stream] = self._training.pop(stream)  # to the end: the others come first next time
-            return
-        except (StoreError, UserError):
-            raise
+            message = ray.get(next(stream))
         except StopIteration:
-            pass
+            return
         except ray.exceptions.RayTaskError as error:  # before training began: the arguments could not be loaded
             cause = error.cause or error
-            yield self._fail(attempt, f"{type(cause).__name__}: {cause}")
+            yield attempt.fail(f"{type(cause).__name__}: {cause}")
+            return
         except ray.exceptions.RayError as error:
-            if not attempt.ended and attempt.retries < RETRIES:
-                attempt.retries += 1
-                self._start(self._training.pop(stream))
-                return
-            if not attempt.ended:
-                yield self._fail(attempt, f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
-        except Exception as error:  # the store refuses the row
+            if not attempt.ended and task.retries < RETRIES:
+                task.retries += 1
+                attempt.restart()
+                self._start(task)
+            elif not attempt.ended:
+                yield attempt.fail(f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
+            return
+        self._training[stream] = task  # to the end: the others come first next time
+        yield from self._record(stream, message)
+
+    def _record(self, stream: Any, message: Message | Saved) -> Iterator[RunEvent]:
+        attempt = self._training[stream].attempt
+        if isinstance(message, Saved):
+            attempt.store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
+            unpack(message.files, attempt.folder)
+            return
+        if event := attempt.record_or_fail(message):
+            yield event
+        if attempt.ended and isinstance(message, Row):
             ray.cancel(stream, force=True)
-            yield self._fail(attempt, f"{type(error).__name__}: {error}")
-        self._training.pop(stream).lease.close()
-
-    def _record(self, attempt: _Attempt, message: Message) -> Iterator[RunEvent]:
-        spec, attempt.ended = attempt.spec, isinstance(message, Ended | Raised)
-        match message:
-            case Started(environment):
-                resumed = is_resumed(self._worker.run_folder(spec))
-                record_start(spec, self._store, environment, resumed=resumed)
-                attempt.fresh = not resumed
-                attempt.started = attempt.started or time.monotonic()
-            case Row(fraction, metrics):
-                self._store.log(spec.key, metrics, first=attempt.fresh)
-                attempt.fresh = False
-                yield Advanced(spec, fraction, metrics)
-            case Saved(files):
-                self._store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
-                unpack(files, self._worker.run_folder(spec))
-            case Ended(info):
-                assert attempt.started is not None
-                self._store.finish(spec.key, seconds=time.monotonic() - attempt.started, **info)
-                shutil.rmtree(self._worker.run_folder(spec), ignore_errors=True)
-                record = self._store.get(spec.key)
-                assert record is not None
-                yield Done(spec, record.final)
-            case Raised(reason, mistake):
-                if not mistake:
-                    yield self._fail(attempt, reason)
-                    return
-                if attempt.started is not None:
-                    self._store.fail(spec.key, reason)
-                raise UserError(mistake)
-
-    def _fail(self, attempt: _Attempt, reason: str) -> Failed:
-        self._store.begin(attempt.spec, {})
-        self._store.fail(attempt.spec.key, reason)
-        return Failed(attempt.spec, reason)
+            del self._training[stream]
 
     def _slots(self) -> int:
         """How many runs an idle cluster could train at once; raises if none."""
-        cpus, gpus = self._worker.cores, self._gpus
+        cpus, gpus = self._cpus, self._gpus
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         fit = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else 1e9) for node in nodes]
         if not sum(fit):

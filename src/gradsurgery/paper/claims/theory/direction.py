@@ -27,6 +27,7 @@ def direction_errors(main: Array, aux: Array, lam: float) -> tuple[float, float]
     lams=(1.0,),
     rhos=(),
     name="claims-direction",
+    share_process=True,
 )
 def direction(run: Run) -> Iterator[Metrics]:
     """Both equations of the full-batch direction, on random gradients of 2 to 1,000 entries and random lam."""

@@ -25,6 +25,7 @@ def opposed(curvature: Array) -> Gradients:
     lams=(5.0,),
     rhos=(),
     name="claims-opposed",
+    share_process=True,
 )
 def opposition(run: Run) -> Iterator[Metrics]:
     """How far Bloop's path is from that of gradient descent on main, and how far main falls."""

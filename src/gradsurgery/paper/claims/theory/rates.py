@@ -58,6 +58,7 @@ def gradient_and_loss(path: Array) -> tuple[float, float]:
     lams=(0.5,),
     rhos=(),
     name="claims-rates",
+    share_process=True,
 )
 def rates(run: Run) -> Iterator[Metrics]:
     """Both quantities of the theorem for runs of several lengths: with and without the average, and from far away."""

@@ -86,6 +86,7 @@ class Torus:
     lams=(0.01, 0.1, 1.0),
     rhos=(),
     name="claims-stationary",
+    share_process=True,
 )
 def stationary(run: Run) -> Iterator[Metrics]:
     """Both directions of Proposition 1, for a random aim."""

@@ -17,7 +17,7 @@ def collect_sources(names: Iterable[str]) -> dict[str, bytes]:
         names: modules that define the user's problem and methods; ``__main__`` stands for a script.
     """
     tops = {name.partition(".")[0] for name in names} - {"gradsurgery"}
-    folders = {path.parent for top in tops if (path := _path(top))} - _installation_folders()
+    folders = {path.parent for top in tops if (path := _path(top))} - installation_folders()
     loaded = {name for name in list(sys.modules) if "." not in name} - {"__main__", "gradsurgery"}
     sources = {}
     for path in {path for name in loaded if (path := _path(name)) and path.parent in folders}:
@@ -50,6 +50,8 @@ def _path(name: str) -> Path | None:
     return path if path and (path.is_dir() or path.suffix == ".py") else None
 
 
-def _installation_folders() -> set[Path]:
+def installation_folders() -> set[Path]:
+    """Where Python and pip put modules."""
     site = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
-    return {Path(folder).resolve() for folder in (*sysconfig.get_paths().values(), *site)}
+    standard = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return {Path(folder).resolve() for folder in (*standard, *site)}

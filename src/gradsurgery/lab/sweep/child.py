@@ -1,0 +1,74 @@
+"""The program of a worker process: train the runs that the supervisor sends, one after the other.
+
+Every message waits for an answer, True to go on: a row is recorded before the next one is trained.
+"""
+
+import faulthandler
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gradsurgery.lab.method import register_method
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.processes import exit_with_parent
+from gradsurgery.lab.sweep.log import redirect_output
+from gradsurgery.lab.sweep.messages import Flush, Message
+from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors, train_run
+
+
+def main(pipe: Connection, pickled: bytes) -> None:
+    """Train runs until the supervisor closes the pipe.
+
+    Args:
+        pipe: to the supervisor: receives a task and the path of its log, sends messages.
+        pickled: the problem and the ``WorkerArguments``.
+    """
+    exit_with_parent()
+    process = os.getpid()
+
+    def tell(message: Message) -> bool:
+        if os.getpid() != process:  # the training function forked, and this is not the run
+            os._exit(0)
+        try:
+            pipe.send(message)
+            return bool(pipe.recv())
+        except (EOFError, OSError):  # the supervisor is gone
+            os._exit(1)
+
+    def flush() -> None:
+        tell(Flush())
+
+    while task := _receive(pipe):
+        redirect_output(task[1])
+        faulthandler.enable()
+        messages = catch_errors(_train(pickled, task[0], flush))
+        for message in messages:
+            if not tell(message):
+                break
+        with suppress(Exception):  # the function may refuse to stop
+            messages.close()  # type: ignore[attr-defined]
+
+
+def _receive(pipe: Connection) -> tuple[Task, Path] | None:
+    with suppress(EOFError, OSError):
+        task: tuple[Task, Path] = pipe.recv()
+        return task
+    return None
+
+
+def _train(pickled: bytes, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
+    problem, arguments = _load(pickled)
+    yield from train_run(problem, task, arguments, flush)
+
+
+@cache
+def _load(pickled: bytes) -> tuple[Problem, WorkerArguments]:
+    """Unpickle once for all runs of this process: the training function may cache what it builds."""
+    problem, arguments = pickle.loads(pickled)
+    for method in arguments.methods.values():
+        register_method(method)
+    return problem, arguments

@@ -1,0 +1,255 @@
+"""Worker processes of a sweep: one for each run, or one for many if the problem allows it.
+
+The supervisor leases runs, hands each to a process, records what the process reports, and sees it end. A process that
+ends before its run is done has crashed: that run has failed, and the others go on.
+"""
+
+import multiprocessing
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from gradsurgery.lab.analysis import is_main_alone
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.sweep import child
+from gradsurgery.lab.sweep.attempt import Attempt, Leases
+from gradsurgery.lab.sweep.cores import Place, limit_children
+from gradsurgery.lab.sweep.events import Printed, RunEvent, Stopped
+from gradsurgery.lab.sweep.log import Tail
+from gradsurgery.lab.sweep.messages import Message
+from gradsurgery.lab.sweep.worker import Task, WorkerArguments
+
+_POLL_SECONDS = 0.5
+_EXIT_SECONDS = 10.0
+"""How long a process may take to exit after its last run."""
+
+
+def pickle_arguments(*arguments: Any) -> bytes:
+    """Pickle for workers. Functions that they cannot import, such as those of a notebook or a script, go by value."""
+    try:
+        return cloudpickle.dumps(arguments)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
+            "the training function, or train in this process with workers=0"
+        ) from error
+
+
+@dataclass
+class _Worker:
+    """A process, and the run that it trains."""
+
+    process: BaseProcess
+    pipe: Connection
+    attempt: Attempt
+    tail: Tail
+    methods: set[str] = field(default_factory=set)
+    """Of all runs that it has trained."""
+    exits_by: float | None = None
+    """When to kill it; None while it is needed."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it waits for another run."""
+        return self.attempt.ended and self.exits_by is None
+
+    def send(self, message: object) -> None:
+        """Send a task or an answer."""
+        with suppress(OSError):  # it is gone, which its sentinel tells
+            self.pipe.send(message)
+
+    def release(self) -> None:
+        """Let the process exit by itself."""
+        if self.exits_by is None:
+            self.exits_by = time.monotonic() + _EXIT_SECONDS
+            self.pipe.close()
+
+
+class Supervisor:
+    """Trains runs in worker processes, one at each place.
+
+    Args:
+        problem: the problem of all runs.
+        leases: takes runs.
+        places: the cores and accelerators of each worker.
+        arguments: see ``WorkerArguments``.
+        time_limit: the seconds after which a run fails; None for any time.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        leases: Leases,
+        places: Sequence[Place],
+        arguments: WorkerArguments,
+        time_limit: float | None = None,
+    ) -> None:
+        self._shares, self._leases, self._places = problem.share_process, leases, places
+        self._time_limit = time_limit
+        self._pickled = pickle_arguments(problem, arguments)
+        self._workers: dict[int, _Worker] = {}  # by the index of the place
+        self._ruled_out: list[Stopped] = []
+        self._retry_at = 0.0
+
+    def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
+        """Train runs until all have ended, in about this order. Runs that another sweep trains are waited for."""
+        pending = list(runs)
+        try:
+            while True:
+                self._assign(pending)
+                while self._ruled_out:
+                    yield self._ruled_out.pop(0)
+                for worker in self._workers.values():
+                    if worker.is_idle and not pending:
+                        worker.release()
+                if self._workers:
+                    yield from self._watch()
+                elif pending:
+                    time.sleep(_POLL_SECONDS)
+                else:
+                    return
+        finally:
+            for index in list(self._workers):
+                self._discard(index)
+
+    def _assign(self, pending: list[RunSpec]) -> None:
+        """Give runs to idle workers and to places without one, as far as runs can be leased."""
+        for index in range(len(self._places)):
+            worker = self._workers.get(index)
+            if worker and worker.is_idle and not worker.process.is_alive():
+                self._discard(index)
+                worker = None
+            if not pending or (worker and not worker.is_idle) or time.monotonic() < self._retry_at:
+                continue
+            if attempt := self._take(pending, worker):
+                self._hand_over(index, attempt)
+            else:
+                self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
+
+    def _take(self, pending: list[RunSpec], worker: _Worker | None) -> Attempt | None:
+        """Lease the next run. Of equally urgent ones, prefer a method that the worker has compiled, or nobody has."""
+        compiled = worker.methods if worker else set()
+        others = {method for other in self._workers.values() for method in other.methods}
+        order = pending
+        if self._shares:
+            first = _urgency(pending[0])
+            order = sorted(
+                pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
+            )
+        for run in order:
+            if self._leases.has_ended(run):
+                pending.remove(run)
+            elif stopped := self._leases.rule_out(run):
+                pending.remove(run)
+                self._ruled_out.append(stopped)
+            elif attempt := self._leases.take(run):
+                pending.remove(run)
+                return attempt
+        return None
+
+    def _hand_over(self, index: int, attempt: Attempt) -> None:
+        tail = Tail(attempt.log)
+        if index in self._workers:
+            worker = self._workers[index]
+            worker.attempt, worker.tail = attempt, tail
+        else:
+            context = multiprocessing.get_context("spawn")  # jax does not survive a fork
+            pipe, child_pipe = context.Pipe()
+            process = context.Process(target=child.main, args=(child_pipe, self._pickled))
+            with limit_children(self._places[index]), _hide_main_module():
+                process.start()
+            child_pipe.close()
+            self._workers[index] = _Worker(process, pipe, attempt, tail)
+        self._workers[index].methods.add(attempt.spec.method)
+        self._workers[index].send((Task(attempt.spec, attempt.folder, attempt.may_be_over), attempt.log))
+
+    def _watch(self) -> Iterator[RunEvent]:
+        """Wait for messages, output, crashes and the end of time limits."""
+        busy = {index: worker for index, worker in self._workers.items() if not worker.is_idle}
+        pipes = [worker.pipe for worker in busy.values() if not worker.attempt.ended]
+        ready = wait([*pipes, *(worker.process.sentinel for worker in busy.values())], timeout=_POLL_SECONDS)
+        for index, worker in busy.items():
+            yield from _record_messages(worker)
+            if worker.process.sentinel in ready:
+                worker.process.join()
+                if not worker.attempt.ended:
+                    yield worker.attempt.fail(_describe_exit(worker.process.exitcode))
+                self._discard(index)
+            elif not worker.attempt.ended and self._is_late(worker.attempt):
+                yield worker.attempt.fail(f"stopped after the time limit of {self._time_limit:g} s")
+                self._discard(index)
+            elif worker.exits_by is not None and time.monotonic() > worker.exits_by:
+                self._discard(index)
+            elif worker.attempt.ended and not self._shares:
+                worker.release()
+
+    def _is_late(self, attempt: Attempt) -> bool:
+        return self._time_limit is not None and time.monotonic() - attempt.began > self._time_limit
+
+    def _discard(self, index: int) -> None:
+        """End a process at once: a run that it still trains continues from what it saved next time."""
+        worker = self._workers.pop(index)
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+        worker.attempt.close()
+
+
+def _urgency(run: RunSpec) -> int | None:
+    """The same for runs that may change places: all of main alone, and those of the same seed."""
+    return None if is_main_alone(run) else run.seed
+
+
+def _record_messages(worker: _Worker) -> Iterator[RunEvent]:
+    """Record what a worker has sent and printed."""
+    attempt = worker.attempt
+    while not attempt.ended:
+        message = _receive(worker.pipe)
+        for line in worker.tail.read():  # before the message, which may add a traceback to the log
+            yield Printed(attempt.spec, line)
+        if message is None:
+            return
+        if event := attempt.record_or_fail(message):
+            yield event
+        worker.send(not attempt.ended)
+
+
+def _receive(pipe: Connection) -> Message | None:
+    """The next message; None if there is none, or if the process died while it sent it."""
+    with suppress(EOFError, OSError, pickle.UnpicklingError):
+        if pipe.poll():
+            message: Message = pipe.recv()
+            return message
+    return None
+
+
+def _describe_exit(code: int | None) -> str:
+    """Why a process ended before its run was done."""
+    if code is None or code >= 0:
+        return f"its process exited with code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ", perhaps because the memory was full" if name == "SIGKILL" else ""
+    return f"its process was killed by {name}{hint}"
+
+
+@contextmanager
+def _hide_main_module() -> Iterator[None]:
+    """Keep a worker from running the user's script again: everything it needs is pickled by value."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,230 @@
+"""Runs of edited code are not mixed with older ones unawares."""
+
+import sqlite3
+import subprocess
+import sys
+from functools import partial
+from textwrap import dedent
+
+import pytest
+
+from gradsurgery import lab
+from gradsurgery.lab.cli import main
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.find import find_problem
+from gradsurgery.lab.sweep.fingerprint import fingerprint
+
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+WALK = """
+    from gradsurgery import lab
+    import package.constants
+
+    FACTOR = 1.0
+
+    @lab.problem(main="m", aux="a", lams=[1.0])
+    def walk(run):
+        '''A walk.'''
+        from neighbour import START  # read when it runs
+        saved = run.folder / "state"
+        resumed = saved.exists()
+        saved.touch()
+        yield {"step": 0, "main_train": FACTOR * START, "aux_train": run.lam, "resumed": float(resumed)}
+        if FACTOR == 13:
+            raise RuntimeError
+
+    @lab.problem(main="m", aux="a")
+    def other(run):
+        yield {}
+
+    if __name__ == "__main__":
+        lab.sweep(walk, lams=[2.0])
+"""
+NEUTRAL = [
+    ("walk.py", "FACTOR = 1.0", "FACTOR = 1.0  # a comment\n"),
+    ("walk.py", "'''A walk.'''", "'''A walk on the line.'''"),
+    ("walk.py", "lams=[1.0])", "lams=[1.0, 3.0])"),
+    ("walk.py", "yield {}", "yield 3"),
+    ("walk.py", "lams=[2.0]", "lams=[5.0]"),
+    ("unrelated.py", "1", "2"),
+]
+EDITS = [
+    ("walk.py", "FACTOR = 1.0", "FACTOR = 2.0"),
+    ("walk.py", '"aux_train": run.lam', '"aux_train": -run.lam'),
+    ("neighbour.py", "START = 2.0", "START = 3.0"),
+    ("package/constants.py", "1", "2"),
+    ("package/__init__.py", "1", "2"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    for name, text in {
+        "walk.py": dedent(WALK),
+        "neighbour.py": "START = 2.0\n",
+        "unrelated.py": "VALUE = 1\n",
+        "package/__init__.py": "VALUE = 1\n",
+        "package/constants.py": "VALUE = 1\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def edit(file, old, new):
+    with open(file) as stream:
+        text = stream.read()
+    assert old in text
+    with open(file, "w") as stream:
+        stream.write(text.replace(old, new))
+
+
+def sweep(*options, problem="walk.py:walk"):
+    for name in ("walk", "other", "neighbour", "package", "package.constants"):
+        sys.modules.pop(name, None)
+    return main(["sweep", problem, "--methods", "mixed", "--lams", "1", "--workers", "0", *options])
+
+
+def stored(name="main_train"):
+    with lab.Store("runs") as store:
+        return {record.final[name] for record in store.select("walk")}
+
+
+@pytest.mark.parametrize(("file", "old", "new"), NEUTRAL)
+def test_what_cannot_change_a_run_is_no_edit(folder, file, old, new):
+    def current():
+        sys.modules.pop("walk", None)
+        return fingerprint(find_problem("walk.py:walk").train)
+
+    before = current()
+    edit(file, old, new)
+    assert current() == before
+
+
+@pytest.mark.parametrize(("file", "old", "new"), EDITS)
+def test_edited_code_changes_the_fingerprint(folder, file, old, new):
+    before = fingerprint(find_problem("walk.py:walk").train)
+    edit(file, old, new)
+    sys.modules.pop("walk", None)
+    assert fingerprint(find_problem("walk.py:walk").train) != before
+
+
+def test_edited_code_is_refused_trained_again_or_kept(folder, capsys):
+    assert sweep() == 0
+    edit("walk.py", "FACTOR = 1.0", "FACTOR = 2.0")
+    assert sweep() == 2
+    error = capsys.readouterr().err
+    assert (
+        "2 stored runs of walk were trained by other code (walk.py has changed since): --again drops older runs"
+        in error
+    )
+    assert error.count("\n") == 1
+    assert sweep("--lams", "3") == 2, "they would be in one report"
+    assert stored() == {2.0}
+    assert sweep("--keep") == 0
+    assert stored() == {2.0}
+    assert sweep("--again") == 0
+    assert stored() == {4.0}
+    assert sweep() == 0
+    assert sweep("--again", "--keep") == 2
+
+
+def test_another_file_with_the_same_name_of_a_problem_is_another_problem(folder, capsys):
+    assert sweep(problem="./walk.py:walk") == 0
+    assert sweep(problem=f"{folder}/walk.py:walk") == 0
+    (folder / "other.py").write_text((folder / "walk.py").read_text().replace("FACTOR = 1.0", "FACTOR = 7.0"))
+    capsys.readouterr()
+    assert sweep(problem="other.py:walk") == 2
+    assert "(they come from walk.py, and this is other.py)" in capsys.readouterr().err
+
+
+def test_a_failed_run_starts_again_from_nothing_after_an_edit(folder):
+    edit("walk.py", "FACTOR = 1.0", "FACTOR = 13")
+    with pytest.raises(RuntimeError):
+        sweep()
+    edit("walk.py", "FACTOR = 13", "FACTOR = 1.0")
+    assert sweep() == 0
+    assert stored("resumed") == {0.0}
+
+
+def test_runs_without_a_fingerprint_are_kept(folder):
+    assert sweep() == 0
+    with sqlite3.connect("runs/store.sqlite") as db:
+        db.execute("UPDATE runs SET info = '{}'")
+    db.close()
+    edit("walk.py", "FACTOR = 1.0", "FACTOR = 2.0")
+    assert sweep() == 0
+    assert stored() == {2.0}
+
+
+def test_the_commit_is_that_of_the_users_repository(folder):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "walk.py"], ["commit", "-qm", "walk"]):
+        subprocess.run(["git", *identity, *command], check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    assert sweep() == 0
+    with lab.Store("runs") as store:
+        assert {(record.info["commit"], record.info["file"]) for record in store.select()} == {(head, "walk.py")}
+
+
+def test_installed_problems_have_no_fingerprint():
+    assert fingerprint(find_problem("lipschitz").train) == ""
+
+
+NOTEBOOK = """
+    RATE = 0.1
+    class Model:
+        def forward(self):
+            return 1.0
+    def helper():
+        return RATE in {"a", "b", RATE}
+    def train(run):
+        model = Model()
+        yield {"step": 0, "main_train": model.forward() + helper(), "aux_train": 1.0}
+"""
+
+
+def notebook_function(source, cell):
+    cells = {"__name__": "__main__"}
+    exec(compile(dedent(source), f"/tmp/kernel-{cell}/cell.py", "exec"), cells)
+    return cells["train"]
+
+
+def test_a_notebook_is_known_by_what_the_function_uses():
+    before = fingerprint(notebook_function(NOTEBOOK, 1))
+    assert before == fingerprint(notebook_function("\n\n" + NOTEBOOK, 2))
+    for old, new in (("0.1", "0.2"), ("return 1.0", "return 2.0"), ('"b"', '"c"'), ('"step": 0', '"step": 1')):
+        assert fingerprint(notebook_function(NOTEBOOK.replace(old, new), 1)) != before
+
+
+def test_a_partial_function_is_known_by_its_function():
+    train = notebook_function(NOTEBOOK, 1)
+    assert fingerprint(partial(train)) == fingerprint(train)
+
+
+def test_a_users_method_is_part_of_the_code(folder, capsys):
+    (folder / "methods.py").write_text(
+        dedent("""
+        from dataclasses import dataclass
+        import gradsurgery as gs
+
+        @dataclass(frozen=True)
+        class damped(gs.Method):
+            lam: float = 1.0
+
+            def direction(self, step):
+                return 0.5 * step.main
+        """)
+    )
+    assert sweep("--methods", "methods.py:damped") == 0
+    edit("methods.py", "0.5", "0.4")
+    sys.modules.pop("methods", None)
+    assert sweep("--methods", "methods.py:damped") == 2
+    assert "1 stored run of walk was trained by other code" in capsys.readouterr().err
+
+
+def test_python_names_both_arguments():
+    with pytest.raises(UserError, match="give --again or --keep"):
+        lab.sweep("conditioning", again=True, keep=True)
