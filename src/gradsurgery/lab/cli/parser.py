@@ -82,9 +82,10 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
 }
 
 _CHOICES = "only runs with this value of a setting; NAME=VALUE,VALUE compares several values in one answer"
-_MERGED = """
-Runs that are done, stopped or failed are copied. Of a run in both stores, the one that got further is kept: done before
-stopped before failed. If both got as far, the one in --folder is kept."""
+_MERGED = (
+    "\nRuns that are done, stopped or failed are copied. Of a run in both stores, the one that got further is kept: "
+    "done before stopped before failed. If both got as far, the one in --folder is kept."
+)
 
 
 class _Parser(argparse.ArgumentParser):
