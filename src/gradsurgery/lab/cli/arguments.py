@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.objective import ROLES
+from gradsurgery.lab.run import Setting
 
 
 def parse_allowance(text: str) -> tuple[float, bool]:
@@ -91,6 +93,23 @@ def parse_duration(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise UserError(f"a time limit must be a number above 0 with s, m, h or d, such as 30m; got {text}")
     return seconds
+
+
+def parse_parameters(items: Sequence[str]) -> dict[str, Setting]:
+    """``--slurm NAME=VALUE``: numbers where they are numbers.
+
+    Example:
+        >>> parse_parameters(["timeout_min=60", "mem_gb=1.5", "slurm_partition=gpu"])
+        {'timeout_min': 60, 'mem_gb': 1.5, 'slurm_partition': 'gpu'}
+    """
+    return {name: _number_or_text(str(value)) for name, value in parse_settings(items).items()}
+
+
+def _number_or_text(text: str) -> Setting:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def split_names(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gradsurgery.lab.cli.arguments import metrics_by_loss, parse_settings, split_names
+from gradsurgery.lab.cli.arguments import metrics_by_loss, parse_parameters, parse_settings, split_names
 from gradsurgery.lab.cli.dry_run import print_plan
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
@@ -77,6 +77,7 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         workers=options.workers,
         cores_per_run=options.cores_per_run,
         ray=False if options.ray is None else options.ray or True,
+        slurm=False if options.slurm is None else parse_parameters(options.slurm) or True,
         gpus_per_run=options.gpus_per_run or 0,
         process=options.process,
         data_dir=options.data_dir,

@@ -48,6 +48,7 @@ _EXAMPLES = {
   gradsurgery sweep my_problem.py:smooth                      your problem, from a file or a module
   gradsurgery sweep lipschitz --methods bloop,my_methods.py:damped
   gradsurgery sweep my_problem.py:smooth --ray --gpus-per-run 1
+  gradsurgery sweep my_problem.py:smooth --slurm timeout_min=60 gpus_per_node=1 slurm_partition=gpu
   gradsurgery sweep weights --process 0/2@host:1234           on the first of two machines that train each run together
 
 If a sweep is killed, the same command continues it. Runs that are stored already are not trained again.""",
@@ -355,6 +356,12 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="ADDRESS",
         help="train on a Ray cluster (default: the one in RAY_ADDRESS, or a local Ray)",
+    )
+    cluster.add_argument(
+        "--slurm",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="train each run as a Slurm job, with these parameters of submitit: timeout_min=60 slurm_partition=gpu",
     )
     cluster.add_argument(
         "--gpus-per-run", type=arguments.parse_gpus, metavar="N", help="GPUs of each run, with --ray (default: 0)"

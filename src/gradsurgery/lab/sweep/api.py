@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from gradsurgery.lab.notation import parse_numbers, parse_seeds
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.settings import Choices
 from gradsurgery.lab.sweep.events import Advanced, Event, Listener
 from gradsurgery.method import Method
@@ -38,6 +38,7 @@ def sweep(
     workers: int | None = None,
     cores_per_run: int | None = None,
     ray: bool | str = False,
+    slurm: bool | Mapping[str, Setting] = False,
     gpus_per_run: int = 0,
     process: str | None = None,
     data_dir: str | Path | None = None,
@@ -70,6 +71,8 @@ def sweep(
             this process, which they share, and raises what a run raises: for debugging.
         cores_per_run: cores of each run; by default 1, or with accelerators an equal share of all.
         ray: the address of a Ray cluster to train on; True for the one in ``RAY_ADDRESS``, or a local Ray.
+        slurm: parameters of submitit for jobs on a Slurm cluster, such as ``{"timeout_min": 60, "gpus_per_node": 1,
+            "slurm_partition": "gpu"}``; True for its defaults. The folder must be on a disk that all nodes share.
         gpus_per_run: GPUs of each run on Ray.
         process: ``I/N@HOST:PORT`` if this is process I of N that train each run together in JAX, or ``auto``.
         data_dir: the training function gets it as ``run.data_dir``; the paper's problems look there for datasets.
@@ -118,6 +121,7 @@ def sweep(
             workers=workers,
             cores_per_run=cores_per_run,
             ray=RayCluster(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None,
+            slurm={} if slurm is True else slurm or None,
             process=process,
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,

@@ -74,13 +74,13 @@ def limit_children(place: Place) -> Iterator[None]:
     """
     variables = {} if place.accelerators is None else {"CUDA_VISIBLE_DEVICES": ",".join(place.accelerators)}
     if not hasattr(os, "sched_setaffinity"):
-        with _set_environment({**variables, **thread_limits(len(place.cores))}):
+        with set_environment({**variables, **thread_limits(len(place.cores))}):
             yield
         return
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, place.cores)
     try:
-        with _set_environment(variables):
+        with set_environment(variables):
             yield
     finally:
         os.sched_setaffinity(0, before)
@@ -92,7 +92,8 @@ def thread_limits(cores: int) -> dict[str, str]:
 
 
 @contextmanager
-def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
+def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables until the block ends."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

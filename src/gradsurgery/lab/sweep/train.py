@@ -1,6 +1,6 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
-from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.store.plan import announce
 from gradsurgery.lab.sweep.adaptive import train_adaptively
@@ -49,6 +49,7 @@ def train_grid(
     workers: int | None = None,
     cores_per_run: int | None = None,
     ray: RayCluster | None = None,
+    slurm: Mapping[str, Setting] | None = None,
     process: str | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
@@ -75,6 +76,7 @@ def train_grid(
             processes on several machines that train every run together.
         cores_per_run: the number of cores of each worker. None for 1, or with accelerators for an equal share of all.
         ray: train on a Ray cluster instead of in workers; a run has one core there unless ``cores_per_run`` says more.
+        slurm: train as jobs of Slurm, with these parameters of submitit; else as with ``ray``.
         process: this process's place among those that train every run together.
         data_dir: a folder whose subfolders stand in for hub ids.
         checkpoint_every: seconds between two checkpoints of a run.
@@ -90,16 +92,19 @@ def train_grid(
         raise UserError("cores per run are for workers, so training without workers takes none")
     if time_limit is not None and not time_limit > 0:
         raise UserError(f"the time limit of a run must be a number of seconds above 0; got {time_limit}")
-    if time_limit is not None and (workers == 0 or ray is not None or process is not None):
+    elsewhere = ray is not None or slurm is not None
+    if ray is not None and slurm is not None:
+        raise UserError("runs train on Ray or on Slurm, not on both")
+    if time_limit is not None and (workers == 0 or elsewhere or process is not None):
         raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
-    if ray is not None and workers is not None:
-        raise UserError("workers are processes on this machine, so training on Ray takes none")
+    if elsewhere and workers is not None:
+        raise UserError("workers are processes on this machine, so training on Ray or Slurm takes none")
     if process is not None:
-        _check_together(workers, cores_per_run, ray, max_lams, allowance)
+        _check_together(workers, cores_per_run, elsewhere, max_lams, allowance)
         join(process)
         workers = 0
-    places = [] if ray is not None or workers == 0 else assign_places(workers, cores_per_run)
-    cores = len(places[0].cores if places else available_cores()) if ray is None else cores_per_run or 1
+    places = [] if elsewhere or workers == 0 else assign_places(workers, cores_per_run)
+    cores = cores_per_run or 1 if elsewhere else len(places[0].cores if places else available_cores())
     arguments = WorkerArguments(data_dir, checkpoint_every, cores, registered_methods())
     leads = is_leader()
     with (
@@ -111,7 +116,9 @@ def train_grid(
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
         leases = Leases(store, origins, _stopping(problem, store, allowance) if allowance else None)
-        trainer = _choose_trainer(problem, leases, arguments, places=places, ray=ray, time_limit=time_limit)
+        trainer = _choose_trainer(
+            problem, leases, arguments, places=places, ray=ray, slurm=slurm, time_limit=time_limit
+        )
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
             return _train_missing(grid, leases, listener if leads else _ignore, trainer, cores)
@@ -148,16 +155,12 @@ def _ignore(event: Event) -> None:
 
 
 def _check_together(
-    workers: int | None,
-    cores_per_run: int | None,
-    ray: RayCluster | None,
-    max_lams: int | None,
-    allowance: Allowance | None,
+    workers: int | None, cores_per_run: int | None, elsewhere: bool, max_lams: int | None, allowance: Allowance | None
 ) -> None:
-    if (workers, cores_per_run, ray) != (None, None, None):
+    if workers is not None or cores_per_run is not None or elsewhere:
         raise UserError(
-            "processes that train together share every run, so --process takes no --workers, no --cores-per-run "
-            "and no --ray"
+            "processes that train together share every run, so --process takes no --workers, no --cores-per-run, "
+            "no --ray and no --slurm"
         )
     if allowance is not None:
         raise UserError("runs are stopped by what only the first process knows: give --no-stop")
@@ -177,13 +180,18 @@ def _choose_trainer(
     *,
     places: Sequence[Place],
     ray: RayCluster | None,
+    slurm: Mapping[str, Setting] | None,
     time_limit: float | None,
 ) -> Trainer:
-    """Where runs are trained: on Ray, in this process, or in workers."""
+    """Where runs are trained: on Ray, on Slurm, in this process, or in workers."""
     if ray is not None:
         from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
 
         return lambda runs, missing: train_on_ray(problem, missing, leases, arguments, ray)
+    if slurm is not None:
+        from gradsurgery.lab.sweep.slurm import train_on_slurm  # loads submitit
+
+        return lambda runs, missing: train_on_slurm(problem, missing, leases, arguments, slurm)
     if not places:
         # all runs: of processes that train together, only the leader knows which are missing
         return lambda runs, missing: train_in_process(problem, runs, leases, arguments)

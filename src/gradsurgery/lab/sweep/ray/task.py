@@ -50,7 +50,7 @@ def train_in_task(arguments: TaskArguments, spec: RunSpec, files: bytes) -> Iter
         task = Task(spec, Path(folder) / "run", may_be_over=bool(files))
         unpack(files, task.folder)
         saved, last_copy = fingerprint(task.folder), time.monotonic()
-        for message in catch_errors(_train(arguments, task)):
+        for message in catch_errors(train_task(arguments, task)):
             yield message
             if not isinstance(message, Row) or time.monotonic() - last_copy < _load(arguments)[1].checkpoint_every:
                 continue
@@ -59,7 +59,8 @@ def train_in_task(arguments: TaskArguments, spec: RunSpec, files: bytes) -> Iter
                 saved, last_copy = now, time.monotonic()
 
 
-def _train(arguments: TaskArguments, task: Task) -> Iterator[Message]:
+def train_task(arguments: TaskArguments, task: Task) -> Iterator[Message]:
+    """Load the problem, and train a run; raises what it raises."""
     problem, worker = _load(arguments)
     yield from train_run(problem, task, worker, flush=lambda: None)  # the driver flushes before it keeps a copy
 
