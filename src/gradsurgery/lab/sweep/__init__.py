@@ -1,9 +1,11 @@
-"""Sweeps: train every run of a grid once, in worker processes.
+"""Sweeps: train every run of a grid once, each in its own process.
 
-A sweep in the order of its files: ``api`` turns the user's grid into runs; ``train`` finds those that are missing;
-``pool`` starts processes, each limited to the same number of ``cores``; a ``worker`` trains runs one by one and yields
-``events``, which the ``progress`` bar shows. On a cluster, ``ray`` takes the place of the pool. ``adaptive`` adds λ to
-a coarse grid, stage by stage.
+A sweep in the order of its files: ``api`` turns the user's grid into runs; ``train`` finds those that are missing,
+after ``origin`` has compared their code with the ``fingerprint`` of stored runs. The ``supervisor`` takes a run as an
+``attempt`` and hands it to a ``child``, a process limited to the same number of ``cores`` as every other, in which
+the ``worker`` trains it. Its ``messages`` are recorded by the attempt, which asks ``stopping`` whether to go on, and
+become ``events`` for the ``progress`` bar. ``in_process`` and ``ray`` take the place of the supervisor. ``adaptive``
+adds λ to a coarse grid, stage by stage.
 """
 
 from gradsurgery.lab.sweep.api import sweep

@@ -44,7 +44,7 @@ def main(pipe: Connection, pickled: bytes) -> None:
 
     while task := _receive(pipe):
         redirect_output(task[1])
-        faulthandler.enable()
+        faulthandler.enable(all_threads=False)
         messages = catch_errors(_train(pickled, task[0], flush))
         for message in messages:
             if not tell(message):

@@ -92,11 +92,6 @@ class Stopping:
         """The allowance, for the record of a stopped run."""
         return {"allow": self.allowance.limit, "absolute": self.allowance.absolute}
 
-    def still_stops(self, record: RunRecord) -> bool:
-        """True if a run that was stopped earlier need not be trained with this allowance either."""
-        allow, absolute = record.info.get("allow", -math.inf), record.info.get("absolute")
-        return absolute == self.allowance.absolute and float(allow) >= self.allowance.limit
-
     def finish(self, run: RunSpec) -> None:
         """Remember that a run is done."""
         self._curve(run).is_done = True

@@ -220,7 +220,7 @@ def _train_missing(
     for record in stored:
         if record.status == "done":
             listener(Done(missing.pop(record.spec.key), record.final, trained=False))
-        elif record.status == "stopped" and stopping and stopping.still_stops(record):
+        elif record.status == "stopped" and stopping and stopping.allowance.is_covered(record.info):
             listener(Stopped(missing.pop(record.spec.key), str(record.info["reason"])))
         else:
             store.begin(record.spec, {})  # a trainer skips runs that have ended
