@@ -236,9 +236,12 @@ def test_no_node_that_fits_is_one_sentence(cluster, folder, options, sentence, c
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--ray", "--workers", "2"], "workers are processes on this machine, so training on Ray takes none"),
+        (["--ray", "--workers", "2"], "workers are processes on this machine, so training on Ray or Slurm takes none"),
         (["--gpus-per-run", "1"], "--gpus-per-run goes with --ray"),
-        (["--ray", "--process", "0/2@host:1"], "--process takes no --workers, no --cores-per-run and no --ray"),
+        (
+            ["--ray", "--process", "0/2@host:1"],
+            "--process takes no --workers, no --cores-per-run, no --ray and no --slurm",
+        ),
         (["--ray", "ray://host:10001"], "which Ray Client cannot do, but got ray://host:10001"),
     ],
 )
