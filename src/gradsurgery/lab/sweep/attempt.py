@@ -14,6 +14,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.processes import broadcast_from_leader, is_leader
 from gradsurgery.lab.run import Metrics, RunSpec, Setting
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.store.edit import checkpoint_folder
 from gradsurgery.lab.sweep.events import Advanced, Done, Failed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import log_path, write_traceback
 from gradsurgery.lab.sweep.messages import Ended, Flush, Message, Raised, Row, Started
@@ -70,7 +71,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         base = self.store.path.parent
-        self.folder = base / "checkpoints" / self.spec.key
+        self.folder = checkpoint_folder(base, self.spec.key)
         self.log = log_path(base, self.spec)
         self.restart()
 

@@ -1,6 +1,5 @@
 """Where the code of a run comes from, for its record; runs of older code are not mixed with new ones unawares."""
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from gradsurgery.lab.method import known_methods
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.store import Store
+from gradsurgery.lab.store.edit import delete_runs
 from gradsurgery.lab.sweep.fingerprint import fingerprint, is_installed, plain_function, source_file
 
 Origins: TypeAlias = Mapping[str, Mapping[str, Setting]]
@@ -63,10 +63,8 @@ def settle_older_code(
             "trains this grid, --keep mixes both; another problem needs another name or --folder"
         )
     dropped = older if again else [record for record in older if record not in ended]
-    for record in dropped:  # their checkpoints too: a run must not begin with one code and end with another
-        shutil.rmtree(store.path.parent / "checkpoints" / record.spec.key, ignore_errors=True)
-    if dropped:
-        store.edit(remove=[record.spec.key for record in dropped])
+    if dropped:  # with their checkpoints: a run must not begin with one code and end with another
+        delete_runs(store.path.parent, dropped)
 
 
 def _place(file: Path | None) -> dict[str, Setting]:
