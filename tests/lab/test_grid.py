@@ -31,12 +31,12 @@ def test_numbers(text, expected):
 
 @pytest.mark.parametrize("text", ["abc", "1e-4:1", "1:2:3:4", "0.1;0.2", "1:2:3lin"])
 def test_text_that_is_not_a_grid_is_one_sentence(text):
-    with pytest.raises(UserError, match="a grid is numbers and ranges such as"):
+    with pytest.raises(UserError, match="a grid must be numbers and ranges such as"):
         parse_numbers(text)
 
 
 def test_a_logarithmic_range_cannot_contain_zero():
-    with pytest.raises(UserError, match="must be above 0, but got 0:1:3log; add 0 as an item"):
+    with pytest.raises(UserError, match="must be above 0; got 0:1:3log: add 0 as an item"):
         parse_numbers("0:1:3log")
 
 
@@ -152,9 +152,9 @@ def test_a_bad_grid_is_one_sentence(arguments, sentence):
         (
             "weights",
             {"settings": {"blocks": "1,x"}},
-            "the number of blocks in each stage, such as 3,4,6,3, but got '1,x'",
+            "the number of blocks in each stage, such as 3,4,6,3; got '1,x'",
         ),
-        ("weights", {"settings": {"model": "cnn"}}, "the setting model must be one of mlp, resnet, but got 'cnn'"),
+        ("weights", {"settings": {"model": "cnn"}}, "the setting model must be one of mlp, resnet; got 'cnn'"),
         ("weights", {"settings": {"batch": "321"}}, "320 examples are too few for rows_per_epoch=1 and batch=321"),
         ("language", {"settings": {"steps": "30"}}, "steps must be a multiple of rows; got 30 steps and 20 rows"),
         ("translation", {"settings": {"buckets": "9"}}, "the setting buckets must be a whole number from 1 to 8"),

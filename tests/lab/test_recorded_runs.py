@@ -110,7 +110,7 @@ def test_recorded_runs_differ_in_every_hyperparameter(tmp_path):
 )
 def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
     with (
-        pytest.raises(ValueError, match="a recorded run has one number as its lam, but got"),
+        pytest.raises(ValueError, match="a recorded run must have one number as its lam; got"),
         lab.Store(tmp_path).run(problem="mine", method=method),
     ):
         pass
@@ -121,7 +121,7 @@ def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
     [
         ({"settings": {"warmup": None}}, "a setting is a number, text, True or False, but warmup is None"),
         ({"settings": {"betas": [0.9, 0.99]}}, "a setting is a number, text, True or False, but betas is [0.9, 0.99]"),
-        ({"seed": 0.5}, "the seed of a run is an int, but got 0.5"),
+        ({"seed": 0.5}, "the seed of a run must be an int; got 0.5"),
     ],
 )
 def test_a_run_that_the_store_cannot_hold_is_refused(tmp_path, arguments, sentence):

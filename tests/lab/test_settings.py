@@ -33,7 +33,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.warmup > self.epochs:
-            raise UserError(f"warmup must be at most epochs, but got {self.warmup} and {self.epochs}")
+            raise UserError(f"warmup must be at most epochs; got {self.warmup} and {self.epochs}")
 
 
 def change(settings, changes):
@@ -72,14 +72,14 @@ def test_values_stay_values():
     [("epochs", 3.0), ("epochs", True), ("rate", False), ("sharded", 1), ("data", 5), ("rate", None)],
 )
 def test_a_value_of_another_type_is_one_sentence(name, value):
-    with pytest.raises(UserError, match=f"the setting {name} must be a?.*, but got {value!r}"):
+    with pytest.raises(UserError, match=f"the setting {name} must be a?.*; got {value!r}"):
         change(Settings(), {name: value})
 
 
 def test_settings_may_be_a_dict():
     defaults = {"epochs": 3, "rate": 0.1, "fast": True, "note": "a"}
     assert change(defaults, {"epochs": "5", "fast": "false"}) == {**defaults, "epochs": 5, "fast": False}
-    with pytest.raises(UserError, match="the setting epochs must be a whole number, but got 'many'"):
+    with pytest.raises(UserError, match="the setting epochs must be a whole number; got 'many'"):
         change(defaults, {"epochs": "many"})
 
 
@@ -104,7 +104,7 @@ def test_settings_may_be_a_dict():
 def test_a_value_that_is_not_allowed_is_one_sentence(name, text, expected):
     with pytest.raises(UserError) as raised:
         change(Settings(), {name: text})
-    assert str(raised.value) == f"the setting {name} must be {expected}, but got {text!r}"
+    assert str(raised.value) == f"the setting {name} must be {expected}; got {text!r}"
 
 
 def test_an_unknown_setting_names_the_nearest():
@@ -113,7 +113,7 @@ def test_an_unknown_setting_names_the_nearest():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(UserError, match="warmup must be at most epochs, but got 4 and 3"):
+    with pytest.raises(UserError, match="warmup must be at most epochs; got 4 and 3"):
         change(Settings(), {"warmup": "4"})
     assert change(Settings(), {"warmup": "4", "epochs": "4"})["warmup"] == 4
 

@@ -124,7 +124,7 @@ def test_a_user_method_joins_a_sweep(folder, capsys):
     ("walking.py:wlk", "there is no object 'wlk' in walking.py: did you mean walk?"),
     ("walking.py:number", "walking.py:number must be a problem, but it is 3"),
     ("neighbour.py:walk", "neighbour.py:walk must be a problem, but neighbour.py has none"),
-    ("walking.py", "a problem is named as file.py:name or package.module:name, but got 'walking.py'"),
+    ("walking.py", "a problem must be named as file.py:name or package.module:name; got 'walking.py'"),
     ("no.such.module:walk", "there is no module no.such.module"),
     ("broken.py:walk", "importing broken.py failed with ZeroDivisionError"),
 ])  # fmt: skip
@@ -173,11 +173,11 @@ def test_whole_numbers_and_floats_name_the_same_runs(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"seeds": [0.5]}, "seeds are whole numbers from 0 to 2147483647, but got 0.5"),
-        ({"seeds": [0, -1]}, "seeds are whole numbers from 0 to 2147483647, but got 0, -1"),
-        ({"workers": -1}, "the number of workers is a whole number from 0, but got -1"),
-        ({"cores_per_run": 0}, "the number of cores per run is a whole number from 1, but got 0"),
-        ({"ray": True, "gpus_per_run": -1}, "the number of GPUs per run is a whole number from 0, but got -1"),
+        ({"seeds": [0.5]}, "seeds must be whole numbers from 0 to 2147483647; got 0.5"),
+        ({"seeds": [0, -1]}, "seeds must be whole numbers from 0 to 2147483647; got 0, -1"),
+        ({"workers": -1}, "the number of workers must be a whole number from 0; got -1"),
+        ({"cores_per_run": 0}, "the number of cores per run must be a whole number from 1; got 0"),
+        ({"ray": True, "gpus_per_run": -1}, "the number of GPUs per run must be a whole number from 0; got -1"),
         ({"settings": {"epochs": 3}}, "there is no setting 'epochs' of plain: it has none"),
     ],
 )

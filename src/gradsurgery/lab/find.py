@@ -76,7 +76,7 @@ def load(reference: str, kind: type[T], description: str) -> T:
     """
     where, _, name = reference.rpartition(":")
     if not where or not name:
-        raise UserError(f"{description} is named as file.py:name or package.module:name, but got {reference!r}")
+        raise UserError(f"{description} must be named as file.py:name or package.module:name; got {reference!r}")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
     if not hasattr(module, name):
         candidates = [candidate for candidate, value in vars(module).items() if isinstance(value, kind)]

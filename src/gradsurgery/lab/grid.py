@@ -46,7 +46,7 @@ def choose_lams(lams: str | Iterable[Lam] | None, scale: Scale) -> Lams:
         return Lams(parse_lams(lams))
     limit = lams.removeprefix("relative:").removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
-        raise UserError(f"an adaptive grid is auto: and a number from {len(START)}, such as auto:9, but got {lams!r}")
+        raise UserError(f"an adaptive grid must be auto: and a number from {len(START)}, such as auto:9; got {lams!r}")
     covered = [] if lams.startswith("relative:") else [lam for lam in scale.lams if has_weight(lam)]
     covered = covered or [relative(0.03), relative(3.0)]
     low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
@@ -118,7 +118,7 @@ def specs(
 
 def _check_seeds(seeds: Sequence[float]) -> list[int]:
     if not all(0 <= seed < 2**31 and seed == int(seed) for seed in seeds):
-        raise UserError(f"seeds are whole numbers from 0 to {2**31 - 1}, but got {', '.join(map(str, seeds))}")
+        raise UserError(f"seeds must be whole numbers from 0 to {2**31 - 1}; got {', '.join(map(str, seeds))}")
     return [int(seed) for seed in seeds]
 
 

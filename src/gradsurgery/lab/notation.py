@@ -26,7 +26,7 @@ def parse_numbers(text: str) -> tuple[float, ...]:
         try:
             values += _expand(match) if match else [float(item)]
         except ValueError as error:
-            raise UserError(f"a grid is numbers and ranges such as 0,0.1 or 1e-4:1:9log, but got {item!r}") from error
+            raise UserError(f"a grid must be numbers and ranges such as 0,0.1 or 1e-4:1:9log; got {item!r}") from error
     return tuple(dict.fromkeys(values))
 
 
@@ -70,8 +70,6 @@ def _expand(match: re.Match[str]) -> list[float]:
     if not match["log"]:
         return [low + (high - low) * k / max(count - 1, 1) for k in range(count)]
     if min(low, high) <= 0:
-        raise UserError(
-            f"both ends of a logarithmic range must be above 0, but got {match[0]}; add 0 as an item: 0,..."
-        )
+        raise UserError(f"both ends of a logarithmic range must be above 0; got {match[0]}: add 0 as an item: 0,...")
     exponents = [math.log10(low) + (math.log10(high) - math.log10(low)) * k / max(count - 1, 1) for k in range(count)]
     return [float(f"{10**exponent:.12g}") for exponent in exponents]

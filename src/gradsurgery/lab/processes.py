@@ -25,7 +25,7 @@ def join(process: str) -> None:
     """
     match = re.fullmatch(r"(\d+)/(\d+)@(\S+:\d+)", process)
     if process != "auto" and (match is None or int(match[1]) >= int(match[2])):
-        raise UserError(f"a process is auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234, but got {process!r}")
+        raise UserError(f"a process must be auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234; got {process!r}")
     try:
         import jax
     except ModuleNotFoundError as error:

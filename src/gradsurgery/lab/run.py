@@ -39,7 +39,7 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
-            raise TypeError(f"the seed of a run is an int, but got {self.seed!r}")
+            raise TypeError(f"the seed of a run must be an int; got {self.seed!r}")
         for name, value in self.settings.items():
             check_setting(name, value)
 
@@ -120,7 +120,7 @@ def parse_samples(text: str) -> list[Sample]:
         isinstance(sample, dict) and sample.keys() == names and all(isinstance(value, str) for value in sample.values())
         for sample in samples
     ):
-        raise ValueError(f"samples are a list of objects with the texts {', '.join(sorted(names))}, but got {text:.60}")
+        raise ValueError(f"samples must be a list of objects with the texts {', '.join(sorted(names))}; got {text:.60}")
     return [Sample(**sample) for sample in samples]
 
 

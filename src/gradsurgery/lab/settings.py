@@ -184,7 +184,7 @@ def combine(
         try:
             values[name] = read_choices(kinds[name], choices)
         except (TypeError, ValueError) as error:
-            raise UserError(f"the setting {name} must be {kinds[name].expected}, but got {choices!r}") from error
+            raise UserError(f"the setting {name} must be {kinds[name].expected}; got {choices!r}") from error
         if not values[name]:
             raise UserError(f"the setting {name} must have at least one value; got none")
     return (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))

@@ -95,7 +95,7 @@ def test_without_runs_the_table_is_empty(tmp_path, suffix):
 
 @pytest.mark.parametrize("name", ["runs.xlsx", "runs", "runs.csv.gz"])
 def test_an_unknown_format_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=rf"a table is written as .parquet or .csv, but got .*{name}$"):
+    with pytest.raises(ValueError, match=rf"a table must be written as .parquet or .csv; got .*{name}$"):
         export_table([BLOOP], tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -232,4 +232,4 @@ def test_the_command_line_takes_an_adaptive_grid(tmp_path, capsys):
     assert "If main may be 2 % worse than main alone" in output
     for wrong in ("auto", "auto:2", "auto:x"):
         assert main([*command, "--lams", wrong]) == 2
-        assert "an adaptive grid is auto: and a number from 3, such as auto:9" in capsys.readouterr().err
+        assert "an adaptive grid must be auto: and a number from 3, such as auto:9" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_workers_see_their_own_accelerators(tmp_path, monkeypatch):
 
 
 def test_more_cores_than_there_are_is_refused(four_cores):
-    with pytest.raises(UserError, match="a run has at most the 4 cores that this process may use, but got 5"):
+    with pytest.raises(UserError, match="a run must have at most the 4 cores that this process may use; got 5"):
         assign_places(None, 5)
 
 

@@ -242,7 +242,7 @@ def test_no_node_that_fits_is_one_sentence(cluster, folder, options, sentence, c
             ["--ray", "--process", "0/2@host:1"],
             "--process takes no --workers, no --cores-per-run, no --ray and no --slurm",
         ),
-        (["--ray", "ray://host:10001"], "which Ray Client cannot do, but got ray://host:10001"),
+        (["--ray", "ray://host:10001"], "which Ray Client cannot do; got ray://host:10001"),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(folder, options, sentence, capsys, monkeypatch):

@@ -121,7 +121,7 @@ def test_a_single_process_is_the_leader():
 
 @pytest.mark.parametrize("process", ["0", "2/2@host:1", "0/2", "0/2@host", "x/2@host:1"])
 def test_a_malformed_process_is_one_sentence(process):
-    with pytest.raises(UserError, match="a process is auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234, but got"):
+    with pytest.raises(UserError, match="a process must be auto, or INDEX/COUNT@HOST:PORT such as 0/2@host:1234; got"):
         join(process)
 
 

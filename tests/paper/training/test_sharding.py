@@ -145,7 +145,7 @@ def test_each_process_makes_its_own_slice(monkeypatch):
 
 @pytest.mark.parametrize(("batch", "evaluated"), [(60, 100), (64, 7)])
 def test_batches_that_devices_cannot_share_are_one_sentence(batch, evaluated):
-    with pytest.raises(UserError, match=f"8 devices share each batch.* but got a batch of {batch} and {evaluated}"):
+    with pytest.raises(UserError, match=f"8 devices share each batch.*; got a batch of {batch} and {evaluated}"):
         BatchSlices(batch, evaluated)
 
 

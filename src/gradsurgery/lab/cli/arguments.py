@@ -21,7 +21,7 @@ def parse_allowance(text: str) -> tuple[float, bool]:
     except ValueError:
         allow = math.nan
     if not 0 <= allow < math.inf:
-        raise UserError(f"the allowance for main is a number from 0 or a percentage such as 2%, but got {text}")
+        raise UserError(f"the allowance for main must be a number from 0 or a percentage such as 2%; got {text}")
     return allow, not text.endswith("%")
 
 
@@ -42,7 +42,7 @@ def parse_gpus(text: str) -> int:
 
 def _whole_number(meaning: str, text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise UserError(f"{meaning} is a whole number from {least}, but got {text}")
+        raise UserError(f"{meaning} must be a whole number from {least}; got {text}")
     return int(text)
 
 
@@ -53,7 +53,7 @@ def parse_seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not seconds >= 0:
-        raise UserError(f"the time between checkpoints is a number of seconds from 0, but got {text}")
+        raise UserError(f"the time between checkpoints must be a number of seconds from 0; got {text}")
     return seconds
 
 
@@ -128,6 +128,6 @@ def parse_settings(items: Sequence[str]) -> dict[str, str | list[str]]:
     for item in items:
         name, equals, value = item.partition("=")
         if not equals:
-            raise UserError(f"a setting is given as NAME=VALUE, but got {item!r}")
+            raise UserError(f"a setting must be given as NAME=VALUE; got {item!r}")
         values.setdefault(name, []).append(value)
     return {name: of_name[0] if len(of_name) == 1 else of_name for name, of_name in values.items()}

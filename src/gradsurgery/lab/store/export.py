@@ -32,7 +32,7 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
     """
     path = Path(path)
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"a table is written as {' or '.join(SUFFIXES)}, but got {path}")
+        raise ValueError(f"a table must be written as {' or '.join(SUFFIXES)}; got {path}")
     table = _table(records)
     with replace_file(path) as part:
         _write(table, part, path.suffix)

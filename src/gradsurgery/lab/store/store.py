@@ -245,7 +245,7 @@ class Store:
         rho: Any = getattr(method, "rho", None)
         for name, value in (("lam", lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
-                raise ValueError(f"a recorded run has one number as its {name}, but got {value!r}")
+                raise ValueError(f"a recorded run must have one number as its {name}; got {value!r}")
         settings = dict(settings or {})
         for item in fields(method):
             if item.name not in ("lam", "rho", *settings) and getattr(method, item.name) != item.default:

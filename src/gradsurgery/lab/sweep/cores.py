@@ -47,7 +47,9 @@ def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]
     if cores_per_run is None:
         cores_per_run = max(len(cores) // count, 1) if count else 1
     if cores_per_run > len(cores):
-        raise UserError(f"a run has at most the {len(cores)} cores that this process may use, but got {cores_per_run}")
+        raise UserError(
+            f"a run must have at most the {len(cores)} cores that this process may use; got {cores_per_run}"
+        )
     if workers is None:
         workers = count or len(cores) // cores_per_run
     # with too few cores or accelerators, workers share them: each still has the same number

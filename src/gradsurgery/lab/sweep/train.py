@@ -170,7 +170,7 @@ def _check_together(
 
 def _check_least(meaning: str, number: int | None, least: int) -> None:
     if number is not None and number < least:
-        raise UserError(f"{meaning} is a whole number from {least}, but got {number}")
+        raise UserError(f"{meaning} must be a whole number from {least}; got {number}")
 
 
 def _choose_trainer(

@@ -202,7 +202,7 @@ def connection(address: str | None) -> Iterator[None]:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if address.startswith("ray://"):
         raise UserError(
-            f"runs stream their rows, which Ray Client cannot do, but got {address}: give HOST:PORT of the head node, "
+            f"runs stream their rows, which Ray Client cannot do; got {address}: give HOST:PORT of the head node, "
             "on a machine of the cluster or through ray job submit"
         )
     local: dict[str, Any] = (
