@@ -289,7 +289,7 @@ class Stream:
 def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, store, monkeypatch):
     monkeypatch.setattr(ray, "get", lambda message: message)
     (run,) = specs(lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {})), "default")
-    leases = Leases(store, {"mixed": {}})
+    leases = Leases(store, store.path.parent, {"mixed": {}})
     driver = _Driver(None, leases, cpus=1, gpus=0, share_process=False)
     stream = Stream(Started({}), Row(1.0, {"step": 0, "main_train": 1.0}), Ended({}))
     driver._training[stream] = _Task(leases.take(run))

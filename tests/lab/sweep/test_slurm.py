@@ -89,7 +89,7 @@ def cancelled(monkeypatch):
 def job(tmp_path):
     (tmp_path / "slurm").mkdir()
     with Store(tmp_path) as store:
-        yield slurm._Job(Leases(store, {"mixed": {}}).take(SPEC), tmp_path / "slurm" / f"{SPEC.key}.messages")
+        yield slurm._Job(Leases(store, tmp_path, {"mixed": {}}).take(SPEC), tmp_path / "slurm" / f"{SPEC.key}.messages")
 
 
 def write(path, *messages):

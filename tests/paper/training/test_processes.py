@@ -97,7 +97,7 @@ def test_two_processes_that_are_killed_resume_and_end_as_one(tmp_path, monkeypat
         process.communicate()
     assert any((tmp_path / "two").glob("checkpoints/*/[1-9]*"))
     leader, other = run_two(command, regression.__name__)
-    assert "[1/2] bloop" in leader
+    assert "[1/2] mixed" in leader
     assert "(in the store)" in leader
     assert "report:" in leader
     assert "report:" not in other

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.processes import broadcast_from_leader, is_leader
@@ -27,12 +28,15 @@ class Leases:
     """Takes runs for this process, which then trains and records them.
 
     Args:
-        store: leases and records runs; checkpoints and logs go beside it.
+        store: leases and records runs; logs go beside it.
+        folder: checkpoints go below it. Not that of the store: processes that train together share checkpoints, but
+            only the leader's store is kept.
         origins: where the code of runs comes from, for their records.
         stopping: stops runs that cannot be recommended; None to train all.
     """
 
     store: Store
+    folder: Path
     origins: Origins
     stopping: Stopping | None = None
 
@@ -48,7 +52,8 @@ class Leases:
             (leased,) = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
             if not leased or self.has_ended(run):
                 return None
-            return Attempt(run, self.store, self.origins[run.method], stack.pop_all(), self.stopping)
+            folder = checkpoint_folder(self.folder, run.key)
+            return Attempt(run, self.store, folder, self.origins[run.method], stack.pop_all(), self.stopping)
 
     def rule_out(self, run: RunSpec) -> Stopped | None:
         """Record a run that needs no training as stopped; None if it needs some, or if another process has it."""
@@ -63,6 +68,8 @@ class Attempt:
 
     spec: RunSpec
     store: Store
+    folder: Path
+    """For its checkpoints."""
     origin: Mapping[str, Setting]
     lease: ExitStack
     stopping: Stopping | None = None
@@ -70,9 +77,7 @@ class Attempt:
     """True once the run is done, or has failed or been stopped: nothing more is recorded."""
 
     def __post_init__(self) -> None:
-        base = self.store.path.parent
-        self.folder = checkpoint_folder(base, self.spec.key)
-        self.log = log_path(base, self.spec)
+        self.log = log_path(self.store.path.parent, self.spec)
         self.restart()
 
     def restart(self) -> None:
@@ -108,7 +113,7 @@ class Attempt:
                 self.store.finish(self.spec.key, **info)
                 if self.stopping:
                     self.stopping.finish(self.spec)
-                self._end(keep_folder=not is_leader())
+                self._end(keep_folder=False)
                 return Done(self.spec, self._last)
             case Raised(reason, is_mistake=True):
                 if self._recorded:
@@ -152,7 +157,7 @@ class Attempt:
         self.lease.close()
 
     def _end(self, *, keep_folder: bool) -> None:
-        if not keep_folder:
+        if not keep_folder and is_leader():
             shutil.rmtree(self.folder, ignore_errors=True)
         self.ended = True
         self.close()

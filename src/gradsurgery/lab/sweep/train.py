@@ -115,7 +115,7 @@ def train_grid(
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
-        leases = Leases(store, origins, _stopping(problem, store, allowance) if allowance else None)
+        leases = Leases(store, folder, origins, _stopping(problem, store, allowance) if allowance else None)
         trainer = _choose_trainer(
             problem, leases, arguments, places=places, ray=ray, slurm=slurm, time_limit=time_limit
         )
