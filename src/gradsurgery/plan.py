@@ -76,7 +76,7 @@ def plan(
     Example:
         >>> from gradsurgery import mixed
         >>> plan(mixed(lam=0.1), ("main", "aux"), dot=lambda a, b: 1.0).weights
-        {'main': 1.0, 'aux': 0.1}
+        {'main': 1, 'aux': 0.1}
     """
     computed: list[Scalar] = []
 

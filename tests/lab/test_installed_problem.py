@@ -59,7 +59,7 @@ def gradsurgery(tmp_path_factory):
 
 def test_the_list_shows_an_installed_problem_and_one_that_cannot_be_imported(gradsurgery):
     listed = gradsurgery("list")
-    assert "stroll: A walk on the line.\n  main: distance to 0; aux: distance to 1\n" in listed
+    assert "stroll: A walk on the line.\n  main: distance to 0\n  aux: distance to 1\n" in listed
     assert "broken: there is no module walking.missing\n" in listed
 
 

@@ -19,7 +19,7 @@ def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_p
     assert result.returncode == 0, result.stderr
     record = json.loads((tmp_path / "record.json").read_text())
     files = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("[a-z]*.py")}
-    assert set(record["measures"]) == files - {"harness", "chart", "accelerator"}
+    assert set(record["measures"]) == files - {"harness", "chart", "accelerator", "bfloat16_fronts"}
     lines = [line for benchmark in record["measures"].values() for line in benchmark]
     # some ratios have a difference of two times above or below the line, so their sign is up to the machine
     assert all(math.isfinite(ratio) for line in lines for ratio in line["ratios"])
