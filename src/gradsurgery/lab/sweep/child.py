@@ -5,27 +5,24 @@ Every message waits for an answer, True to go on: a row is recorded before the n
 
 import faulthandler
 import os
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from gradsurgery.lab.method import register_method
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import exit_with_parent
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Flush, Message
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors, train_run
+from gradsurgery.lab.sweep.shipment import Shipment, unpack_shipment
+from gradsurgery.lab.sweep.worker import Task, catch_errors, train_run
 
 
-def main(pipe: Connection, pickled: bytes) -> None:
+def main(pipe: Connection, shipment: Shipment) -> None:
     """Train runs until the supervisor closes the pipe.
 
     Args:
         pipe: to the supervisor: receives a task and the path of its log, sends messages.
-        pickled: the problem and the ``WorkerArguments``.
+        shipment: the problem and its arguments.
     """
     exit_with_parent()
     process = os.getpid()
@@ -45,7 +42,7 @@ def main(pipe: Connection, pickled: bytes) -> None:
     while task := _receive(pipe):
         redirect_output(task[1])
         faulthandler.enable(all_threads=False)
-        messages = catch_errors(_train(pickled, task[0], flush))
+        messages = catch_errors(_train(shipment, task[0], flush))
         for message in messages:
             if not tell(message):
                 break
@@ -60,15 +57,6 @@ def _receive(pipe: Connection) -> tuple[Task, Path] | None:
     return None
 
 
-def _train(pickled: bytes, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
-    problem, arguments = _load(pickled)
+def _train(shipment: Shipment, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
+    problem, arguments = unpack_shipment(shipment)
     yield from train_run(problem, task, arguments, flush)
-
-
-@cache
-def _load(pickled: bytes) -> tuple[Problem, WorkerArguments]:
-    """Unpickle once for all runs of this process: the training function may cache what it builds."""
-    problem, arguments = pickle.loads(pickled)
-    for method in arguments.methods.values():
-        register_method(method)
-    return problem, arguments

@@ -16,7 +16,6 @@ from typing import Any
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.local_modules import collect_sources
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
@@ -24,8 +23,7 @@ from gradsurgery.lab.sweep.cores import set_environment, thread_limits
 from gradsurgery.lab.sweep.events import RunEvent
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Message, Row
-from gradsurgery.lab.sweep.ray.task import TaskArguments, train_task
-from gradsurgery.lab.sweep.supervisor import pickle_arguments
+from gradsurgery.lab.sweep.shipment import Shipment, ship, train_elsewhere
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors
 
 try:
@@ -57,8 +55,7 @@ def train_on_slurm(
     """
     if not runs:
         return
-    modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
-    shared = TaskArguments(tuple(collect_sources(modules).items()), pickle_arguments(problem, arguments))
+    shipment = ship(problem, arguments, sources=True)
     folder = leases.store.path.parent.absolute() / "slurm"
     executor = _executor(folder, {"name": problem.name, "cpus_per_task": arguments.cores, **parameters})
     jobs: list[_Job] = []
@@ -76,7 +73,7 @@ def train_on_slurm(
                 elif attempt := leases.take(run):
                     jobs.append(_Job(attempt, folder / f"{run.key}.messages"))
                     with set_environment(thread_limits(arguments.cores)):  # jobs inherit it
-                        yield from jobs[-1].submit(executor, shared)
+                        yield from jobs[-1].submit(executor, shipment)
                 else:
                     waiting.append(run)
             pending = waiting
@@ -99,7 +96,7 @@ class _Job:
     position: int = 0
     handle: Any = None
 
-    def submit(self, executor: Any, shared: TaskArguments) -> Iterator[RunEvent]:
+    def submit(self, executor: Any, shipment: Shipment) -> Iterator[RunEvent]:
         """Submit the run, unless the job of a driver that was killed has ended it."""
         if self._saved_handle.exists():
             self._end_abandoned()
@@ -109,7 +106,7 @@ class _Job:
             self.position = 0
             self.attempt.restart()
             task = Task(self.attempt.spec, self.attempt.folder.absolute(), self.attempt.may_be_over)
-            self.handle = executor.submit(train_in_job, shared, task, self.attempt.log.absolute(), self.path)
+            self.handle = executor.submit(train_in_job, shipment, task, self.attempt.log.absolute(), self.path)
             write_atomically(self._saved_handle, pickle.dumps(self.handle))
 
     def watch(self) -> Iterator[RunEvent]:
@@ -165,11 +162,11 @@ class _Job:
         return messages
 
 
-def train_in_job(arguments: TaskArguments, task: Task, log: Path, path: Path) -> None:
+def train_in_job(shipment: Shipment, task: Task, log: Path, path: Path) -> None:
     """The code of a job: train a run, and append its messages to a file."""
     redirect_output(log)
     with path.open("ab", buffering=0) as file:
-        for message in catch_errors(train_task(arguments, task)):
+        for message in catch_errors(train_elsewhere(shipment, task)):
             pickled = pickle.dumps(message)
             file.write(_LENGTH.pack(len(pickled)) + pickled)
             os.fsync(file.fileno())  # before the training function saves a checkpoint

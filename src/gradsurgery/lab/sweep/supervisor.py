@@ -15,12 +15,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
-from typing import Any
-
-import cloudpickle
 
 from gradsurgery.lab.analysis import is_main_alone
-from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep import child
@@ -29,22 +25,12 @@ from gradsurgery.lab.sweep.cores import Place, limit_children
 from gradsurgery.lab.sweep.events import Printed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import Tail
 from gradsurgery.lab.sweep.messages import Message
+from gradsurgery.lab.sweep.shipment import ship
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments
 
 _POLL_SECONDS = 0.5
 _EXIT_SECONDS = 10.0
 """How long a process may take to exit after its last run."""
-
-
-def pickle_arguments(*arguments: Any) -> bytes:
-    """Pickle for workers. Functions that they cannot import, such as those of a notebook or a script, go by value."""
-    try:
-        return cloudpickle.dumps(arguments)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
-            "the training function, or train in this process with workers=0"
-        ) from error
 
 
 @dataclass
@@ -98,7 +84,7 @@ class Supervisor:
     ) -> None:
         self._shares, self._leases, self._places = problem.share_process, leases, places
         self._time_limit = time_limit
-        self._pickled = pickle_arguments(problem, arguments)
+        self._shipment = ship(problem, arguments)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
         self._ruled_out: list[Stopped] = []
         self._retry_at = 0.0
@@ -167,7 +153,7 @@ class Supervisor:
         else:
             context = multiprocessing.get_context("spawn")  # jax does not survive a fork
             pipe, child_pipe = context.Pipe()
-            process = context.Process(target=child.main, args=(child_pipe, self._pickled))
+            process = context.Process(target=child.main, args=(child_pipe, self._shipment))
             with limit_children(self._places[index]), _hide_main_module():
                 process.start()
             child_pipe.close()

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.local_modules import collect_sources
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
@@ -23,8 +22,8 @@ from gradsurgery.lab.sweep.cores import available_cores, thread_limits
 from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
-from gradsurgery.lab.sweep.ray.task import Saved, TaskArguments, train_in_task
-from gradsurgery.lab.sweep.supervisor import pickle_arguments
+from gradsurgery.lab.sweep.ray.task import Saved, train_in_task
+from gradsurgery.lab.sweep.shipment import ship
 from gradsurgery.lab.sweep.train import RayCluster
 from gradsurgery.lab.sweep.worker import WorkerArguments
 
@@ -56,11 +55,10 @@ def train_on_ray(
     """
     if not runs:
         return
-    modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
-    shared = TaskArguments(tuple(collect_sources(modules).items()), pickle_arguments(problem, arguments))
+    shipment = ship(problem, arguments, sources=True)
     with connection(cluster.address):
         driver = _Driver(
-            ray.put(shared),
+            ray.put(shipment),
             leases,
             cpus=arguments.cores,
             gpus=cluster.gpus_per_run,
@@ -83,8 +81,8 @@ class _Task:
 class _Driver:
     """Submits tasks and records their messages."""
 
-    def __init__(self, shared: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
-        self._shared, self._leases, self._cpus, self._gpus = shared, leases, cpus, gpus
+    def __init__(self, shipment: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
+        self._shipment, self._leases, self._cpus, self._gpus = shipment, leases, cpus, gpus
         self._training: dict[Any, _Task] = {}  # by the stream of messages
         self._ruled_out: list[Stopped] = []
         self._remote = ray.remote(
@@ -140,7 +138,7 @@ class _Driver:
 
     def _start(self, task: _Task) -> None:
         files = pack(task.attempt.folder)
-        self._training[self._remote.remote(self._shared, task.attempt.spec, files)] = task
+        self._training[self._remote.remote(self._shipment, task.attempt.spec, files)] = task
 
     def _receive(self, stream: Any) -> Iterator[RunEvent]:
         """Record the next message of a task."""

@@ -1,0 +1,63 @@
+"""What a process elsewhere needs to train the runs of a sweep: the problem, the arguments, and the user's modules.
+
+A worker on this machine imports the user's modules itself. A Ray task or a Slurm job gets their sources.
+"""
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import cloudpickle
+
+from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.local_modules import collect_sources, install_sources
+from gradsurgery.lab.method import register_method
+from gradsurgery.lab.problem import Problem
+from gradsurgery.lab.sweep.messages import Message
+from gradsurgery.lab.sweep.worker import Task, WorkerArguments, train_run
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """The same for all runs of a sweep."""
+
+    pickled: bytes
+    """The problem and the ``WorkerArguments``. Unpickling may import the modules."""
+    sources: tuple[tuple[str, bytes], ...] = ()
+    """The user's own modules, by relative path."""
+
+
+def ship(problem: Problem, arguments: WorkerArguments, *, sources: bool = False) -> Shipment:
+    """Pickle for other processes. Functions that they cannot import, such as those of a notebook, go by value.
+
+    Args:
+        problem: the problem of all runs.
+        arguments: see ``WorkerArguments``.
+        sources: whether to send the user's modules along.
+    """
+    modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
+    try:
+        pickled = cloudpickle.dumps((problem, arguments))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
+            "the training function, or train in this process with workers=0"
+        ) from error
+    return Shipment(pickled, tuple(collect_sources(modules).items()) if sources else ())
+
+
+@lru_cache(maxsize=1)
+def unpack_shipment(shipment: Shipment) -> tuple[Problem, WorkerArguments]:
+    """Unpickle once for all runs of this process: the training function may cache what it builds."""
+    install_sources(dict(shipment.sources))
+    problem, arguments = pickle.loads(shipment.pickled)
+    for method in arguments.methods.values():
+        register_method(method)
+    return problem, arguments
+
+
+def train_elsewhere(shipment: Shipment, task: Task) -> Iterator[Message]:
+    """Train a run where nothing is flushed: whoever receives the rows does that. Raises what the run raises."""
+    problem, arguments = unpack_shipment(shipment)
+    yield from train_run(problem, task, arguments, flush=lambda: None)
