@@ -19,6 +19,8 @@ class Grid:
     lams: tuple[float, ...] | None = None
     rhos: tuple[float, ...] | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)
+    registered: str = ""
+    """The commit and date that fixed grid, statistics and rules before any of these runs; empty if none did."""
 
     def runs(self, problem: Problem) -> list[RunSpec]:
         """The runs, seed by seed: a grid that is interrupted has complete seeds."""
@@ -104,6 +106,11 @@ class Result:
     def verdict(self) -> Verdict:
         """Holds if all statistics hold; does not hold if any does not."""
         return combine([each.verdict for each in self.measurements])
+
+    @property
+    def registered(self) -> str:
+        """The commit and date of the grid's registration; empty if it has none."""
+        return self.claim.grids[self.scale].registered
 
     @property
     def seeds(self) -> int:

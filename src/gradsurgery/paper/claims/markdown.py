@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from gradsurgery.paper.claims.claim import Claim, Result
 from gradsurgery.paper.claims.ledger import SCALES
 from gradsurgery.paper.claims.rule import Verdict
-from gradsurgery.paper.claims.text import count_verdicts, describe_measurement, describe_rule, describe_runs
+from gradsurgery.paper.claims.text import (
+    count_verdicts,
+    describe_measurement,
+    describe_registration,
+    describe_rule,
+    describe_runs,
+)
 
 _TITLE = """# Which claims of the paper hold
 
@@ -113,6 +119,6 @@ def _row(result: Result) -> str:
         result.claim.sentence,
         "<br>".join([*measured, *filter(None, [describe_runs(result)])]),
         str(result.seeds),
-        f"**{result.verdict}**",
+        "<br>".join([f"**{result.verdict}**", *filter(None, [describe_registration(result)])]),
     ]
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradsurgery.paper.claims.claim import Result
 from gradsurgery.paper.claims.rule import Verdict
-from gradsurgery.paper.claims.text import count_verdicts, describe_measurement, describe_runs
+from gradsurgery.paper.claims.text import count_verdicts, describe_measurement, describe_registration, describe_runs
 
 STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.UNDECIDED: "yellow"}
 
@@ -23,7 +23,7 @@ def print_ledger(results: Sequence[Result], console: Console) -> None:
             Text(result.claim.sentence),
             Text("\n".join([*lines, *filter(None, [describe_runs(result)])])),
             str(result.seeds),
-            Text(result.verdict, style=STYLES[result.verdict]),
+            Text(f"{result.verdict}\n{describe_registration(result)}".rstrip(), style=STYLES[result.verdict]),
         )
     console.print(table)
     console.print(count_verdicts(results), soft_wrap=True)

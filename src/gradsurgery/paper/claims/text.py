@@ -24,6 +24,11 @@ def describe_rule(statistic: Statistic) -> str:
     return statistic.rule.describe(*((100.0, " %") if statistic.percent else (1.0, "")))
 
 
+def describe_registration(result: Result) -> str:
+    """For example ``registered 2026-11-18 (1a2b3c4)``; empty if the grid was not registered before its runs."""
+    return f"registered {result.registered}" if result.registered else ""
+
+
 def describe_runs(result: Result) -> str:
     """How many runs of the grid are missing; empty if none are."""
     missing = result.wanted - len(result.records)
