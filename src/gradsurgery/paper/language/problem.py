@@ -59,13 +59,9 @@ LAPTOP = replace(
     main_documents=10_000,
     aux_data="reuters",
     aux_documents=200,
-    layers=2,
-    width=96,
-    hidden=384,
-    length=96,
     batch=16,
-    steps=1000,
-    rows=25,
+    steps=4000,
+    rows=40,
 )
 PAPER = replace(
     LAPTOP,
@@ -92,7 +88,7 @@ PAPER = replace(
     aux="next-byte loss on the small corpus",
     scales={
         "demo": Scale(DEMO, COMPARED, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
-        "laptop": Scale(LAPTOP, COMPARED, lams=(0.1, 0.3, 1.0, 3.0, 10.0), rhos=(0.1,)),
+        "laptop": Scale(LAPTOP, COMPARED, lams=(0.1, 0.4, 0.8, 1.6, 3.2, 6.4), rhos=(0.03,)),
         "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-4, 1, 16))),
     },
     data=data_sources,

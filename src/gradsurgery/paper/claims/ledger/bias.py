@@ -47,7 +47,7 @@ CLAIMS = (
     ),
     Claim(
         id="C15",
-        sentence="Training smooth networks, Bloop leads to a better front on images that nothing was tuned on.",
+        sentence="Training smooth networks, Bloop leads to a better front on other images.",
         section=f"{SECTION}; other data",
         problem="lipschitz",
         grids=OTHER_IMAGES,
