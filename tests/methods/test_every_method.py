@@ -25,7 +25,8 @@ def directions(method, history):
 def test_scaling_all_gradients_scales_the_direction(method, aux_count, seed, exponent, size):
     history = np.random.default_rng(seed).normal(size=(4, 1 + aux_count, size))
     plain, scaled = directions(method, history), directions(method, 10**exponent * history)
-    assert_allclose(scaled, 10**exponent * plain, rtol=1e-9, atol=1e-9 * 10**exponent * np.abs(history).max())
+    # gradvac takes the root of 1 - φ², which doubles the digits that cancel
+    assert_allclose(scaled, 10**exponent * plain, rtol=1e-7, atol=1e-7 * 10**exponent * np.abs(history).max())
 
 
 @every_method

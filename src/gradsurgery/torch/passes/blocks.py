@@ -133,6 +133,7 @@ def _piece_length(block: Block) -> int:
 
 def _merge(blocks: list[Block]) -> Piece:
     """Contiguous blocks of one cohort, copied into one piece."""
+    blocks = [block for block in blocks if block.size] or blocks[:1]  # PyTorch 2.6 cannot unflatten empty tensors
     if len(blocks) == 1:
         return cut(flatten(blocks[0]))[0]
     rows = zip(*(block.vectors for block in blocks), strict=True)
