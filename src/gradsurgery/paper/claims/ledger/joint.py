@@ -10,8 +10,9 @@ from gradsurgery.paper.claims.ledger.bias import ALL, BOTH
 from gradsurgery.paper.claims.ledger.criteria import FIVE, THREE, ahead, alike
 from gradsurgery.paper.claims.rule import Rule
 
-LANGUAGE = {"demo": Grid("demo", THREE, BOTH), "laptop": Grid("laptop", FIVE, BOTH)}
-OTHERS = {"laptop": Grid("laptop", FIVE, ALL, lams=(0.4, 0.8, 1.6))}
+REGISTERED = "2026-11-18 (f5d7ca5)"
+LANGUAGE = {"demo": Grid("demo", THREE, BOTH), "laptop": Grid("laptop", FIVE, BOTH, registered=REGISTERED)}
+OTHERS = {"laptop": Grid("laptop", FIVE, ALL, lams=(0.4, 0.8, 1.6), registered=REGISTERED)}
 """All four methods where mixed's front bends."""
 TRANSLATION = {
     # 400 steps, as the demo of translation was before it was shortened in view of bloop's results
@@ -19,7 +20,7 @@ TRANSLATION = {
     "laptop": Grid("laptop", THREE, BOTH, lams=(1.0, 3.0, 10.0)),
 }
 """Three λ; at laptop those on mixed's front."""
-EMA = {"demo": Grid("demo", THREE), "laptop": Grid("laptop", FIVE)}
+EMA = {"demo": Grid("demo", THREE), "laptop": Grid("laptop", FIVE, registered=REGISTERED)}
 SMALL_T = 0.1
 SAME_CURVE = 0.01
 """Final losses that differ by less are those of the same trajectory."""

@@ -3,6 +3,7 @@
 from gradsurgery.paper.claims.claim import Claim, Grid
 from gradsurgery.paper.claims.ledger.bias import BOTH
 from gradsurgery.paper.claims.ledger.criteria import FIVE, THREE, ahead
+from gradsurgery.paper.claims.ledger.joint import REGISTERED
 
 CLAIMS = (
     Claim(
@@ -10,7 +11,7 @@ CLAIMS = (
         sentence="Training networks with small weights, Bloop leads to a better front on other images.",
         section="5.2 Imposing an explicit bias; other data",
         problem="weights",
-        grids={"laptop": Grid("laptop", FIVE, BOTH, settings={"main_data": "uoft-cs/cifar10"})},
+        grids={"laptop": Grid("laptop", FIVE, BOTH, settings={"main_data": "uoft-cs/cifar10"}, registered=REGISTERED)},
         statistics=ahead("bloop", "mixed", "train"),
         decides="CIFAR-10 in place of MNIST; any dataset of images and labels can be tried with --set main_data=….",
     ),
@@ -19,7 +20,11 @@ CLAIMS = (
         sentence="With two labels for one image, Bloop gets a better front with other digits.",
         section="5.3 Multi-task learning; other data",
         problem="cifar10mnist",
-        grids={"laptop": Grid("laptop", THREE, BOTH, lams=(0.3, 1.0, 3.0), settings={"aux_data": "digits"})},
+        grids={
+            "laptop": Grid(
+                "laptop", THREE, BOTH, lams=(0.3, 1.0, 3.0), settings={"aux_data": "digits"}, registered=REGISTERED
+            )
+        },
         statistics=ahead("bloop", "mixed", "train"),
         decides="The digits of scikit-learn in place of MNIST's. A slight lead needs more seeds.",
     ),
@@ -35,6 +40,7 @@ CLAIMS = (
                 BOTH,
                 lams=(0.4, 0.8, 1.6, 3.2),
                 settings={"main_data": "reuters", "aux_data": "python-topics"},
+                registered=REGISTERED,
             )
         },
         statistics=ahead("bloop", "mixed", "train"),
