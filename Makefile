@@ -3,7 +3,7 @@ bin := .venv/bin
 parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 install := $(bin)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: setup check test quick docs package pareto bench accelerator
+.PHONY: setup check test quick docs package oldest pareto bench accelerator
 setup: .venv/dev
 
 check: setup
@@ -21,8 +21,8 @@ docs: setup
 	$(bin)/sphinx-build -q -W --keep-going --fresh-env docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-package:
-	.ci/package
+package oldest:
+	.ci/$@
 
 pareto: .venv/paper
 	$(bin)/gradsurgery sweep lipschitz

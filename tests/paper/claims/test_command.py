@@ -29,7 +29,7 @@ def claim(name, gain):
         sentence="Bloop leads to a better | front.",
         section="none",
         problem=toy,
-        grids={"demo": Grid("default", (0, 1, 2), settings={"gain": str(gain)})},
+        grids={"demo": Grid("default", (0, 1, 2), settings={"gain": str(gain)}, registered="2026-01-01 (1a2b3c4)")},
         statistics=ahead("bloop", "mixed", "train"),
         decides="More toys.",
     )
@@ -49,9 +49,11 @@ def test_claims_are_trained_once_and_written_again_from_the_export(tmp_path, cap
     printed = capsys.readouterr().out
     assert "holds: 1, does not hold: 1, undecided: 0" in printed
     assert "36 runs written" in printed
+    assert "[1/36]" in printed, "the bar counts the runs of all claims from the start"
     assert "better &#124; front" in page.read_text()
+    assert "**holds**<br>registered 2026-01-01 (1a2b3c4)" in page.read_text()
     html = (runs / "report" / "claims" / "claims.html").read_text()
-    assert html.count('class="verdict ') == 2
+    assert html.count('class="verdict ') == html.count("registered 2026-01-01 (1a2b3c4)") == 2
     assert html.count("<img alt=") == 2
     with Store(runs / "store.sqlite") as store:
         assert len(store.select("toy-claim")) == 36

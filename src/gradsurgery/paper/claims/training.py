@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradsurgery.lab import Problem, RunRecord, RunSpec
-from gradsurgery.lab.sweep.events import Listener
+from gradsurgery.lab.sweep.events import Listener, Planned
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.claims.claim import Claim
 
@@ -34,12 +34,14 @@ def train_claims(
         checkpoint_every: seconds between two checkpoints of a run.
     """
     records = []
-    for problem, runs, timed in _sweeps(claims, scale):
+    sweeps = _sweeps(claims, scale)
+    listener(Planned(sum(len(runs) for _, runs, _ in sweeps)))  # all at once: the bar shows the time left for all
+    for problem, runs, timed in sweeps:
         records += train_grid(
             problem,
             runs,
             folder=folder,
-            listener=listener,
+            listener=lambda event: None if isinstance(event, Planned) else listener(event),
             workers=1 if timed and workers != 0 else workers,
             data_dir=data_dir,
             checkpoint_every=checkpoint_every,
