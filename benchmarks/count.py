@@ -175,7 +175,7 @@ def count(
 
 CASES: dict[str, dict[str, Any]] = {
     **{
-        name: {"method": make(lam=0.1) if "lam" in make.__dataclass_fields__ else make()}
+        name: {"method": make(**{weight: 0.1 for weight in ("lam", "tau") if weight in make.__dataclass_fields__})}
         for name, make in gs.METHODS.items()
     },
     "bloop, two levels": {"method": gs.bloop(lam=(0.1, 0.1)), "aux_count": 2},

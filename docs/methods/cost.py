@@ -12,7 +12,7 @@ import gradsurgery as gs
 from gradsurgery.plan import basis, plan, required_products
 
 SYMBOLS = {"main": "g_main", "aux": "g_aux", "average": "m"}
-NUMBERS = ("no", "one", "two")
+NUMBERS = ("no", "one", "two", "three")
 
 
 def cost(call: str) -> tuple[str, str, str, str]:
@@ -29,7 +29,7 @@ def cost(call: str) -> tuple[str, str, str, str]:
         "two" if products else "one",
         f"{reads + writes}: {reads} read, {writes} written",
         ", ".join(
-            f"{NUMBERS[count]} {kind}"
+            f"{NUMBERS[count]} {kind}{'s' * (count > 1)}"
             for count, kind in ((method.averages, "average"), (len(method.memory), "scalar"))
             if count
         )

@@ -43,6 +43,7 @@ EXAMPLES: dict[str, gs.Method] = {
     "gradvac": gs.gradvac(beta=1.0),
     "pcgrad": gs.pcgrad(lam=1.0),
     "metabalance": gs.metabalance(),
+    "pcd": gs.pcd(tau=0.3),
 }
 """What is drawn. One step with ``scene.average`` as main comes first: it sets the average, or gradvac's cosine."""
 

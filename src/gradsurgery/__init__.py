@@ -26,6 +26,7 @@ from gradsurgery.methods import (
     metabalance,
     mgda,
     mixed,
+    pcd,
     pcgrad,
 )
 from gradsurgery.reference import Reference
@@ -48,6 +49,7 @@ __all__ = [
     "metabalance",
     "mgda",
     "mixed",
+    "pcd",
     "pcgrad",
     "reject",
     "relative",

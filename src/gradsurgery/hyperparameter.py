@@ -1,4 +1,4 @@
-"""Hyperparameters (lam, rho, beta): validation, and evaluation of schedules.
+"""Hyperparameters (lam, rho, beta, tau): validation, and evaluation of schedules.
 
 Python and numpy numbers are range-checked, including those that a schedule ``step -> value`` returns. Scalars of jax
 and torch are not checked: they may be traced, and reading one may block on a device.
@@ -64,6 +64,11 @@ def check_share(name: str, value: Hyperparameter) -> Hyperparameter:
         f"{name} is the new value's share in a moving average, so it must be above 0 and at most 1",
         lambda x: 0 < x <= 1,
     )
+
+
+def check_fraction(name: str, value: Hyperparameter) -> Hyperparameter:
+    """Check a number from 0 to 1."""
+    return _check(name, value, f"{name} must be from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def check_rho(rho: Hyperparameter | None) -> Hyperparameter | None:

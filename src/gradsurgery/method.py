@@ -33,8 +33,8 @@ class Step:
 class Method:
     """A way to combine the gradients of a main loss and of one or more auxiliary losses.
 
-    A subclass implements the formula, ``direction``. It may have the hyperparameters ``lam``, ``rho`` and ``beta``,
-    each a number or a schedule.
+    A subclass implements the formula, ``direction``. It may have the hyperparameters ``lam``, ``rho``, ``beta``
+    and ``tau``, each a number or a schedule.
     """
 
     memory: ClassVar[tuple[str, ...]] = ()
@@ -63,7 +63,7 @@ class Method:
     def resolve(self, step: Scalar) -> Self:
         """The method with each schedule replaced by its value at this step, which is range-checked."""
         changed = {}
-        for name in ("lam", "rho", "beta"):
+        for name in ("lam", "rho", "beta", "tau"):
             field = getattr(self, name, None)
             value = hyperparameter.resolve(field, step)
             if value is not field:

@@ -17,11 +17,11 @@ def schedule(step):
 def variants(name: str) -> Iterator[tuple[str, Method, int]]:
     """Examples of the method of this name: a label, the method, and the number of auxiliary losses to give it.
 
-    Hyperparameters other than ``lam`` need a default.
+    Hyperparameters other than ``lam`` and ``tau`` need a default.
     """
     constructor = gs.METHODS[name]
     has = {field.name for field in fields(constructor)}
-    method = constructor(lam=0.3) if "lam" in has else constructor()
+    method = constructor(**{weight: 0.3 for weight in ("lam", "tau") if weight in has})
     yield name, method, method.aux_count or 1
     if "rho" in has and method.rho is None:
         yield f"{name} average", constructor(lam=0.7, rho=0.1), 1
@@ -36,6 +36,7 @@ ALL: dict[str, tuple[Method, int]] = {
     "bloop large rho": (gs.bloop(lam=2.0, rho=0.5), 1),
     "bloop schedules": (gs.bloop(lam=schedule, rho=schedule), 1),
     "gradvac schedule": (gs.gradvac(beta=schedule), 1),
+    "pcd schedules": (gs.pcd(tau=schedule, beta=schedule), 1),
     "barrier half": (gs.barrier(psi=lambda main, aux: 0.5 * (main @ main)), 1),
     "bloop relative": (gs.bloop(lam=gs.relative(0.3)), 1),
     "pcgrad relative average": (gs.pcgrad(lam=gs.relative(schedule), rho=0.1), 1),

@@ -1,4 +1,4 @@
-"""The methods of the paper's Table 1, one file each."""
+"""The methods of the paper's Table 1 and ``pcd``, which is newer; one file each."""
 
 from gradsurgery.method import Method
 from gradsurgery.methods.agem import agem
@@ -10,13 +10,14 @@ from gradsurgery.methods.gradvac import gradvac
 from gradsurgery.methods.metabalance import metabalance
 from gradsurgery.methods.mgda import mgda
 from gradsurgery.methods.mixed import mixed
+from gradsurgery.methods.pcd import pcd
 from gradsurgery.methods.pcgrad import pcgrad
 
 METHODS: dict[str, type[Method]] = {
     method.__name__: method
-    for method in (bloop, mixed, agem, dynamic_barrier, barrier, mgda, cosine, gradvac, pcgrad, metabalance)
+    for method in (bloop, mixed, agem, dynamic_barrier, barrier, mgda, cosine, gradvac, pcgrad, metabalance, pcd)
 }
-"""Constructors by name, in the order of Table 1."""
+"""Constructors by name: those of Table 1 in its order, then newer ones."""
 
 __all__ = [
     "METHODS",
@@ -29,5 +30,6 @@ __all__ = [
     "metabalance",
     "mgda",
     "mixed",
+    "pcd",
     "pcgrad",
 ]

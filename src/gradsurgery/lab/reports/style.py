@@ -39,6 +39,7 @@ _LOOKS = {
         Look("cosine", "#7F7F7F", "X", "x", "M0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0L-5-3L-3-5Z"),
         Look("gradvac", "#999933", "p", "pentagon", "M0-5L5-1.2L3.1 4.5H-3.1L-5-1.2Z"),
         Look("metabalance", "#A0785A", "h", "hexagon", "M0-5L4.3-2.5V2.5L0 5L-4.3 2.5V-2.5Z"),
+        Look("pcd", "#44AA99", "H", "hexagon2", "M5 0L2.5 4.3H-2.5L-5 0L-2.5-4.3H2.5Z"),
     )
 }
 MAIN_ALONE = replace(_LOOKS["mgda"], label="main alone", colour="#000000")
