@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.lam import Lam, has_weight, lam_number, with_number
-from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method
+from gradsurgery.lab.lam import Lam, Tau, Weight, has_weight, lam_number
+from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method, takes_tau
 from gradsurgery.lab.notation import parse_lams
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.run import RunSpec
@@ -18,17 +18,21 @@ from gradsurgery.relative import relative
 class Lams:
     """The λ of a grid."""
 
-    values: tuple[Lam, ...] | None
+    values: tuple[Weight, ...] | None
     """None for those of the scale."""
     limit: int | None = None
     """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
 
 
+TAUS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""The default τ of a method that takes it in place of λ."""
 START = (0.0, 0.5, 1.0)
 """Where an adaptive grid begins, as fractions of its range on a logarithmic scale."""
+START_TAUS = (0.1, 0.3, 1.0)
+"""Where an adaptive grid begins for τ."""
 
 
-def choose_lams(lams: str | Iterable[Lam] | None, scale: Scale) -> Lams:
+def choose_lams(lams: str | Iterable[Weight] | None, scale: Scale) -> Lams:
     """The λ that a user asks for.
 
     Args:
@@ -50,8 +54,8 @@ def choose_lams(lams: str | Iterable[Lam] | None, scale: Scale) -> Lams:
     covered = [] if lams.startswith("relative:") else [lam for lam in scale.lams if has_weight(lam)]
     covered = covered or [relative(0.03), relative(3.0)]
     low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
-    values = [float(f"{low * (high / low) ** fraction:.3g}") for fraction in START]
-    return Lams(tuple(with_number(covered[0], value) for value in values), int(limit))
+    unit = relative if isinstance(covered[0], relative) else float
+    return Lams(tuple(unit(float(f"{low * (high / low) ** fraction:.3g}")) for fraction in START), int(limit))
 
 
 def specs(
@@ -59,33 +63,39 @@ def specs(
     scale: str | None = None,
     *,
     methods: Sequence[str] | None = None,
-    lams: Sequence[Lam] | None = None,
+    lams: Sequence[Weight] | None = None,
     rhos: Sequence[float] | None = None,
+    taus: Sequence[float] | None = None,
     seeds: Sequence[float] | None = None,
     settings: Choices | None = None,
     main_alone: bool = False,
+    adaptive: bool = False,
 ) -> list[RunSpec]:
     """List the runs of a sweep, method by method. Arguments that are None come from the scale.
 
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
     those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
-    methods project on the current gradient.
+    methods project on the current gradient. ``taus`` are for methods that take τ in place of λ.
 
     Settings with several values are swept, too: each combination has the whole grid. With ``main_alone``, runs of main
     alone (mixed with λ = 0) are added, one for each seed and combination, once for all methods, if the problem can be
-    trained that way.
+    trained that way. An ``adaptive`` grid adds more values later, of τ too, and begins with few.
     """
     scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
     all_lams = defaults.lams if lams is None else lams
+    all_taus = (START_TAUS if adaptive else TAUS) if taus is None else taus
     all_seeds = _check_seeds(defaults.seeds if seeds is None else seeds)
-    for argument, values in (("methods", names), ("lams", all_lams), ("seeds", all_seeds)):
+    for argument, values in (("methods", names), ("lams", all_lams), ("taus", all_taus), ("seeds", all_seeds)):
         if not values:
             raise UserError(f"a sweep needs at least one value in {argument}, but the grid is empty")
     _check_methods(problem, names)
-    if lams is not None and not any(has_hyperparameter(name, "lam") for name in names):
-        raise UserError(f"lam has no effect on {', '.join(names)}: leave it out")
+    has_tau = any(map(takes_tau, names))
+    if lams is not None and not (adaptive and has_tau) and not any(has_hyperparameter(name, "lam") for name in names):
+        raise UserError(f"lam has no effect on {', '.join(names)}: {'give tau instead' if has_tau else 'leave it out'}")
+    if taus is not None and not has_tau:
+        raise UserError(f"tau has no effect on {', '.join(names)}: leave it out")
     if rhos and not (problem.uses_rho and any(has_hyperparameter(name, "rho") for name in names)):
         raise UserError(f"rho has no effect on {problem.name} with {', '.join(names)}: leave it out")
     combinations = combine(defaults.settings, settings or {}, problem.name)
@@ -93,7 +103,9 @@ def specs(
 
     runs = []
     for run_settings, name in product(all_settings, names):
-        method_lams = all_lams if has_hyperparameter(name, "lam") else (None,)
+        method_lams: Sequence[Lam | None] = all_lams if has_hyperparameter(name, "lam") else (None,)
+        if takes_tau(name):
+            method_lams = [Tau(tau) for tau in all_taus]
         method_rhos: Sequence[float | None] = ()
         if rhos is not None and has_hyperparameter(name, "rho"):
             method_rhos = rhos

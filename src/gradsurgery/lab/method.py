@@ -5,6 +5,7 @@ from typing import Any
 
 import gradsurgery as gs
 from gradsurgery.lab.errors import UserError
+from gradsurgery.lab.lam import lam_arguments
 
 _registered: dict[str, type[gs.Method]] = {}
 
@@ -32,8 +33,13 @@ def known_methods() -> dict[str, type[gs.Method]]:
 
 
 def has_hyperparameter(method: str, hyperparameter: str) -> bool:
-    """True if the method of this name has ``lam`` or ``rho``."""
+    """True if the method of this name has ``lam``, ``tau`` or ``rho``."""
     return hyperparameter in known_methods()[method].__dataclass_fields__
+
+
+def takes_tau(method: str) -> bool:
+    """True if the method of this name has the share ``tau`` in place of ``lam``."""
+    return has_hyperparameter(method, "tau") and not has_hyperparameter(method, "lam")
 
 
 def has_average(method: str) -> bool:
@@ -50,8 +56,10 @@ def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
         mixed(lam=0.1)
         >>> make_method("bloop", lam=gs.relative(0.3), rho=0.01)
         bloop(lam=relative(0.3), rho=0.01)
+        >>> make_method("pcd", lam=Tau(0.3), rho=None)
+        pcd(tau=0.3, beta=0.001)
     """
-    hyperparameters = {"lam": lam, "rho": rho}
+    hyperparameters = {**lam_arguments(lam), "rho": rho}
     return known_methods()[name](
         **{key: value for key, value in hyperparameters.items() if has_hyperparameter(name, key)}
     )

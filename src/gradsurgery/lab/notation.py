@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.lam import Weight
 from gradsurgery.relative import relative
 
 _RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
@@ -46,7 +46,7 @@ def _seed_range(first: int, last: int) -> str:
     return ",".join(map(str, range(first, last + 1)))
 
 
-def parse_lams(lams: str | Iterable[Lam]) -> tuple[Lam, ...]:
+def parse_lams(lams: str | Iterable[Weight]) -> tuple[Weight, ...]:
     """λ from numbers, from ``gs.relative`` of numbers, or from text.
 
     Example:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.lam import Weight
 from gradsurgery.lab.notation import parse_lams
 from gradsurgery.lab.objective import Objectives, read_objectives
 from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
@@ -46,7 +46,7 @@ class Scale:
 
     settings: Settings = field(default_factory=dict)
     methods: tuple[str, ...] = METHODS
-    lams: tuple[Lam, ...] = parse_lams(LAMS)
+    lams: tuple[Weight, ...] = parse_lams(LAMS)
     rhos: tuple[float, ...] = RHOS
     """For methods that keep an average by default; empty to project on the current gradient."""
     seeds: tuple[int, ...] = SEEDS
@@ -123,7 +123,7 @@ def problem(
     aux: str,
     settings: Settings | None = None,
     methods: Sequence[str] = METHODS,
-    lams: str | Sequence[Lam] = LAMS,
+    lams: str | Sequence[Weight] = LAMS,
     rhos: Sequence[float] = RHOS,
     seeds: Sequence[int] = SEEDS,
     scales: Mapping[str, Scale] | None = None,

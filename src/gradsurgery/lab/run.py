@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gradsurgery.lab.lam import Lam, lam_name
+from gradsurgery.lab.lam import Lam, Tau, lam_name, write_lam
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
@@ -30,7 +30,7 @@ class RunSpec:
     method: str
     """The name of a method in ``gradsurgery.METHODS``, or of yours."""
     lam: Lam | None
-    """A number, or ``gs.relative`` of one; None for a method without a weight."""
+    """A number, ``gs.relative`` of one, or a ``Tau`` for a method that takes τ; None for a method without a weight."""
     rho: float | None
     """None for a method without an average."""
     seed: int
@@ -45,7 +45,7 @@ class RunSpec:
 
     @property
     def lam_name(self) -> str:
-        """``λ``, or ``relative λ`` for one in units of |g_main| / |g_aux|."""
+        """``λ``, ``relative λ`` for one in units of |g_main| / |g_aux|, or ``τ``."""
         return lam_name(self.lam)
 
     @property
@@ -54,6 +54,8 @@ class RunSpec:
         fields = {**vars(self), "settings": dict(self.settings)}
         if isinstance(self.lam, relative):
             fields |= {"lam": self.lam.ratio, "relative": True}
+        elif isinstance(self.lam, Tau):
+            fields |= {"lam": write_lam(self.lam)}
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -89,7 +91,7 @@ class Run:
 
     @property
     def lam(self) -> Lam | None:
-        """The weight of the auxiliary loss: a number, or ``gs.relative`` of one; None for a method without one."""
+        """The weight of the auxiliary loss: a number, ``gs.relative`` of one, or τ; None for a method without one."""
         return self.spec.lam
 
     @property

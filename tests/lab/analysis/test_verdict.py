@@ -160,6 +160,15 @@ def test_a_good_sweep_has_no_hints():
     assert advise(collect_options(records), Allowance(0.03)).hints == ()
 
 
+def test_a_lower_aux_beyond_the_allowance_is_no_plateau():
+    records = [
+        ending("mixed", lam, 1.0 + lam, 1 / (1 + lam) + 0.001 * seed, seed)
+        for lam in (0.0, 0.01, 1.0)
+        for seed in range(3)
+    ]
+    assert advise(collect_options(records), Allowance(0.02)).hints == ()
+
+
 def test_a_larger_lam_that_diverged_was_tried():
     records = [ending("mixed", lam, 1.0, 1 / (1 + lam)) for lam in (0.0, 0.1, 1.0)]
     assert advise(collect_options([*records, ending("mixed", 10.0, float("nan"), 0.0)]), Allowance(0.02)).hints == ()

@@ -265,10 +265,10 @@ def test_training_curves_show_the_recommended_runs_or_all(visit):
     page = visit("main alone", LAPTOP)
     for panel in PANELS:
         assert [curves(page, panel, name) for name in ("bloop", "mixed", "pcgrad", "main alone")] == [3, 3, 0, 3]
-    page.get_by_role("button", name="all λ").click()
+    page.get_by_role("button", name="all runs").click()
     for panel in PANELS:
         assert [curves(page, panel, name) for name in ("bloop", "mixed", "pcgrad", "main alone")] == [15, 15, 15, 3]
-    page.get_by_role("button", name="recommended λ").click()
+    page.get_by_role("button", name="recommended runs").click()
     assert curves(page, "main", "bloop") == 3
 
 

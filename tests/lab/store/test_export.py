@@ -45,14 +45,14 @@ def test_a_table_has_a_row_for_each_run_and_step(tmp_path, suffix):
     path = tmp_path / "new folder" / f"runs{suffix}"
     export_table([BLOOP, MGDA], path)
     table = READ[suffix](path)
-    spec = ["key", "status", "problem", "scale", "method", "lam", "relative", "rho", "seed"]
+    spec = ["key", "status", "problem", "scale", "method", "lam", "relative", "tau", "rho", "seed"]
     settings = ["settings.batch", "settings.fast", "settings.rate"]
     assert list(table.columns) == [*spec, *settings, "step", "main_train", "surgery/removed"]
     bloop, mgda = BLOOP.spec.key, MGDA.spec.key
     expected = [
-        [bloop, "done", "lipschitz", "demo", "bloop", 0.1, False, 0.01, 3, "64", None, 3e-4, 0, 2.5, None],
-        [bloop, "done", "lipschitz", "demo", "bloop", 0.1, False, 0.01, 3, "64", None, 3e-4, 10, 1 / 3, 0.25],
-        [mgda, "running", "noise", "demo", "mgda", None, False, None, 0, "all", True, None, 5, -math.inf, None],
+        [bloop, "done", "lipschitz", "demo", "bloop", 0.1, False, None, 0.01, 3, "64", None, 3e-4, 0, 2.5, None],
+        [bloop, "done", "lipschitz", "demo", "bloop", 0.1, False, None, 0.01, 3, "64", None, 3e-4, 10, 1 / 3, 0.25],
+        [mgda, "running", "noise", "demo", "mgda", None, False, None, None, 0, "all", True, None, 5, -math.inf, None],
     ]
     rows = [[None if pd.isna(value) else value for value in row] for row in table.astype(object).to_numpy()]
     assert rows == expected

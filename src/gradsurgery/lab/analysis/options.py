@@ -17,7 +17,7 @@ from gradsurgery.lab.analysis.outcomes import unfinished_runs
 from gradsurgery.lab.analysis.pareto import Point
 from gradsurgery.lab.analysis.series import best_alone, check_origin, is_main_alone
 from gradsurgery.lab.analysis.variant import option_of
-from gradsurgery.lab.lam import Lam, has_weight
+from gradsurgery.lab.lam import Lam, has_weight, lam_names
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.text import hyperparameters
@@ -77,6 +77,11 @@ class Options:
     """How many runs are still to be trained."""
     stopped: Sequence[Mapping[str, Setting]]
     """For each run that was stopped early: the allowance that it was stopped for, as ``allow`` and ``absolute``."""
+
+    @property
+    def lam_name(self) -> str:
+        """What the weights of all methods are called, such as ``λ`` or ``λ or τ``."""
+        return lam_names(lam for lams in self.tried.values() for lam in lams)
 
 
 def collect_options(records: Iterable[RunRecord]) -> Options:

@@ -13,7 +13,7 @@ from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
 from gradsurgery.lab.analysis.options import Option, Options
 from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
-from gradsurgery.lab.lam import Lam, lam_number
+from gradsurgery.lab.lam import Lam, lam_arguments, lam_names, lam_number
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.text import write_setting
 
@@ -24,7 +24,7 @@ class Recommendation:
 
     method: str
     lam: Lam | None
-    """What the method takes: a number, or ``gs.relative`` of one."""
+    """A number, ``gs.relative`` of one, or a ``Tau``."""
     rho: float | None
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
@@ -45,7 +45,7 @@ class Recommendation:
         if self.aux is None:
             return ""
         package = "gs." if self.method in gs.METHODS else ""
-        arguments = {} if self.lam is None else {"lam": _code(self.lam)}
+        arguments = {name: _code(value) for name, value in lam_arguments(self.lam).items()}
         arguments |= {} if self.rho is None else {"rho": f"{self.rho}"}
         settings = ", ".join(f"{name} = {write_setting(value)}" for name, value in self.settings.items())
         comment = f"  # with {settings}" if settings else ""
@@ -157,24 +157,26 @@ def _mean_aux(option: Option) -> float:
 def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance, options: Options) -> str:
     """A sentence for a method without a recommendation."""
     main, aux = options.criteria.main.name, options.criteria.aux.name
+    name = lam_names(options.tried.get(method, ()))
     if not candidates:
         return (
             f"{method}: nothing to compare, as its runs diverged, failed, stopped or have other seeds than main alone"
         )
     if within := [option for option in candidates if allowance.permits(option)]:
         closest = min(within, key=_mean_aux)
-        reason = f"no λ within the allowance improves {aux}" if closest.lam is not None else f"does not improve {aux}"
+        has_lam = closest.lam is not None
+        reason = f"no {name} within the allowance improves {aux}" if has_lam else f"does not improve {aux}"
         change = f"{aux} {closest.aux.describe()}"
     else:
         closest = min(candidates, key=lambda option: allowance.excess(option).mean)
         has_lam = closest.lam is not None
-        reason = f"no λ keeps {main} within the allowance" if has_lam else f"{main} is beyond the allowance"
+        reason = f"no {name} keeps {main} within the allowance" if has_lam else f"{main} is beyond the allowance"
         change = f"{main} {closest.main.describe(absolute=allowance.absolute)}"
     details = f"closest: {closest.hyperparameters}, {change}" if closest.hyperparameters else change
     return f"{method}: {reason} ({details})"
 
 
-def _code(lam: Lam) -> str:
-    """A λ as code, with three significant digits: those of a logarithmic grid have sixteen."""
+def _code(lam: float | gs.relative) -> str:
+    """λ or τ as code, with three significant digits: those of a logarithmic grid have sixteen."""
     value = float(f"{lam_number(lam):.3g}")
     return f"gs.relative({value})" if isinstance(lam, gs.relative) else f"{value}"

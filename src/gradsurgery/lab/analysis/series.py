@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.pareto import Point, front
 from gradsurgery.lab.analysis.variant import Variant, label_variants, variant_of
-from gradsurgery.lab.lam import Lam, has_weight, lam_number
+from gradsurgery.lab.lam import Lam, Tau, has_weight, lam_names, lam_number
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
 from gradsurgery.relative import relative
 
@@ -176,14 +176,14 @@ def best_alone(candidates: Iterable[dict[int, Point]], sign: int = 1) -> dict[in
 
 def _is_shared(records: Sequence[RunRecord]) -> bool:
     """True if main alone stands for the λ = 0 of every method."""
-    specs = [record.spec for record in records if record.spec.lam is not None]
+    specs = [record.spec for record in records if not isinstance(record.spec.lam, Tau | None)]
     return {spec.method for spec in specs if not has_weight(spec.lam)} != {spec.method for spec in specs}
 
 
 def lam_axis(groups: Iterable[Series]) -> str:
-    """The name of λ on an axis or in a heading: ``relative λ`` if all λ above 0 are relative, else ``λ``."""
-    specs = [record.spec for group in groups for record in group.records if has_weight(record.spec.lam)]
-    return "relative λ" if specs and all(isinstance(spec.lam, relative) for spec in specs) else "λ"
+    """The name of λ above 0 on an axis or in a heading: ``λ``, ``relative λ``, ``τ`` or ``λ or τ``."""
+    lams = (record.spec.lam for group in groups for record in group.records)
+    return lam_names(lam for lam in lams if has_weight(lam))
 
 
 def splits_with_points(groups: Sequence[Series]) -> list[str]:

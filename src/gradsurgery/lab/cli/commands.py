@@ -38,11 +38,18 @@ def list_problems(options: argparse.Namespace, console: Console) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Train one run."""
-    grid = {"methods": [options.method], "lams": options.lam, "rhos": options.rho, "seeds": options.seed}
-    grid |= {"scale": options.scale, "settings": parse_settings(options.set), "main_alone": False}
+    grid = {"methods": [options.method], "lams": options.lam, "taus": options.tau, "rhos": options.rho}
+    grid |= {
+        "seeds": options.seed,
+        "scale": options.scale,
+        "settings": parse_settings(options.set),
+        "main_alone": False,
+    }
     _, runs, _ = plan_runs(options.problem, **grid)
     if len(runs) != 1:
-        raise UserError(f"run trains a single run, but this names {len(runs)} runs: give one --lam, or use sweep")
+        raise UserError(
+            f"run trains a single run, but this names {len(runs)} runs: give one --lam or --tau, or use sweep"
+        )
     records = _train(options, console, grid)
     for record in records:
         for name, value in record.final.items():
@@ -53,8 +60,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def sweep(options: argparse.Namespace, console: Console) -> None:
     """Train a grid, then write the report."""
     methods = None if options.methods is None else split_names(options.methods)
-    grid = {"methods": methods, "lams": options.lams, "rhos": options.rhos, "seeds": options.seeds}
-    grid |= {"scale": options.scale, "settings": parse_settings(options.set)}
+    grid = {"methods": methods, "lams": options.lams, "taus": options.taus, "rhos": options.rhos}
+    grid |= {"seeds": options.seeds, "scale": options.scale, "settings": parse_settings(options.set)}
     if options.dry_run:
         _, runs, max_lams = plan_runs(options.problem, **grid)
         print_plan(runs, max_lams, options.folder, console)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gradsurgery.lab.lam import has_weight, lam_names
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.store.status import mean_seconds
@@ -27,7 +28,8 @@ def print_plan(runs: Sequence[RunSpec], max_lams: int | None, folder: Path, cons
     for line in describe_runs(missing):
         console.print(f"  {line}", soft_wrap=True)
     if max_lams is not None:
-        console.print(f"  then more λ where the fronts have gaps, up to {max_lams} per method", soft_wrap=True)
+        name = lam_names(run.lam for run in runs if has_weight(run.lam))
+        console.print(f"  then more {name} where the fronts have gaps, up to {max_lams} per method", soft_wrap=True)
     total = f"{count(len(runs), 'run')}: {len(runs) - len(missing)} stored, {len(missing)} to train"
     seconds = mean_seconds(stored)
     if missing and seconds is not None:

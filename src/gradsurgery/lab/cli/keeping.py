@@ -9,7 +9,8 @@ from rich.text import Text
 
 from gradsurgery.lab.cli.arguments import split_names
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.notation import parse_lams, parse_seeds
+from gradsurgery.lab.lam import Tau
+from gradsurgery.lab.notation import parse_lams, parse_numbers, parse_seeds
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store.edit import delete_runs, merge_store, rename_problem
 from gradsurgery.lab.store.select import select_runs
@@ -74,13 +75,14 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
     """The runs of a problem that all options name, at least one."""
     records = select_runs(options.folder, options.problem, [options.scale] if options.scale else ())
     methods = None if options.methods is None else split_names(options.methods)
-    lams = None if options.lams is None else parse_lams(options.lams)
+    lams = None if options.lams is None and options.taus is None else parse_lams(options.lams or "")
+    taus = [Tau(tau) for tau in parse_numbers(options.taus or "")]
     seeds = None if options.seeds is None else parse_seeds(options.seeds)
     chosen = [
         record
         for record in records
         if (methods is None or record.spec.method in methods)
-        and (lams is None or record.spec.lam in lams)
+        and (lams is None or record.spec.lam in (*lams, *taus))
         and (seeds is None or record.spec.seed in seeds)
         and (not options.failed or record.status == "failed")
     ]

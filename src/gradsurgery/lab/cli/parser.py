@@ -40,6 +40,7 @@ _EXAMPLES = {
   gradsurgery sweep lipschitz --methods mixed,bloop --lams 0,1e-4:1:9log --rhos 0.01,0.1 --seeds 0-2
   gradsurgery sweep lipschitz --lams relative:0.03:3:7log     λ in units of main's gradient
   gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
+  gradsurgery sweep lipschitz --methods bloop,pcd --taus 0.1,0.3,1
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
   gradsurgery sweep lipschitz --dry-run                       what it would train, and how much is stored
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
@@ -171,6 +172,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_problem_argument(run)
     run.add_argument("--method", required=True, help="a name from gradsurgery list PROBLEM, or file.py:name")
     run.add_argument("--lam", metavar="λ", help="weight of the auxiliary loss, such as 0.1 or relative:0.3")
+    run.add_argument("--tau", metavar="τ", help="for pcd, in place of λ: the share of aux's own progress, from 0 to 1")
     run.add_argument("--rho", metavar="ρ", help="speed of the moving average, above 0 and at most 1")
     run.add_argument("--seed", default="0", metavar="N", help="default: 0")
     add_training_arguments(run)
@@ -187,6 +189,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     grid.add_argument(
         "--lams", metavar="λ,…", help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:auto:9"
     )
+    grid.add_argument("--taus", metavar="τ,…", help="for pcd, in place of λ: shares of aux's own progress, from 0 to 1")
     grid.add_argument("--rhos", metavar="ρ,…", help="speeds of the moving average, such as 0.01,0.1")
     grid.add_argument("--seeds", metavar="N,…", help="such as 0,1 or 0-4")
     add_training_arguments(sweep)
@@ -232,6 +235,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     delete.add_argument("--scale", help="only at this scale")
     delete.add_argument("--methods", metavar="NAME,…", help="only these methods")
     delete.add_argument("--lams", metavar="λ,…", help="only these λ, such as 0.1 or relative:0.3")
+    delete.add_argument("--taus", metavar="τ,…", help="only these τ")
     delete.add_argument("--seeds", metavar="N,…", help="only these seeds, such as 0,1 or 0-4")
     delete.add_argument("--failed", action="store_true", help="only runs that failed")
     delete.add_argument("--yes", action="store_true", help="do not ask")

@@ -40,7 +40,7 @@ def allowance_data(
     return {
         "split": judged.name,
         "first": positions.index(first),
-        "note": f"Circles: the λ recommended for this allowance, on {criteria.data}.",
+        "note": f"Circles: the {options.lam_name} recommended for this allowance, on {criteria.data}.",
         "positions": [_position(advice, groups, views, judged.main.sign, alone) for advice in by_allowance],
     }
 

@@ -94,7 +94,8 @@ def describe_gain(advice: Advice) -> str:
     best, criteria = advice.best, advice.options.criteria
     main, aux = criteria.main.name, criteria.aux.name
     if best is None or best.main is None or best.aux is None:
-        return f"Train on main alone: no λ improves {aux} if {main} may be {advice.allowance} worse."
+        name = advice.options.lam_name
+        return f"Train on main alone: no {name} improves {aux} if {main} may be {advice.allowance} worse."
     seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"
     changes = describe_changes(best.main, best.aux, absolute=advice.allowance.absolute)
     in_doubt = not (best.certain or best.seeds == 1 or advice.verdict.text)

@@ -153,7 +153,11 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
                 by_lam, look = group.by_lam(split), looks[group.label]
                 values += _draw_mixed_line(panel, by_lam, t, positions, look, solid=split == splits[-1])
         _set_scale(panel, "y", range_of(values))
-        panel.set(title=f"$t = {t:g}$", xlabel=lam_axis(groups).replace("λ", "$\\lambda$"), xscale="log")
+        panel.set(
+            title=f"$t = {t:g}$",
+            xlabel=lam_axis(groups).replace("λ", "$\\lambda$").replace("τ", "$\\tau$"),
+            xscale="log",
+        )
         panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")

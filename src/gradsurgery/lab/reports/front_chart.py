@@ -29,14 +29,15 @@ def front_chart(
         traces.append(_main_alone_trace(alone, tuple(alone_points.values()), view))
     points = [*alone_points.values(), *(point for group in groups for point in group.final_points(view.name))]
     axes = _axes(groups, view, tuple(alone_points.values()), points)
+    name = lam_axis(groups)
     outside = max(axis["outside"] for axis in axes.values())
     has_seeds = any(trace["meta"]["layer"] == "runs" and trace["x"] for trace in traces)
     sentences = [
-        "Large markers: mean over seeds at one λ, ± one standard deviation; small markers: single runs."
+        f"Large markers: mean over seeds at one {name}, ± one standard deviation; small markers: single runs."
         if has_seeds
         else "Each marker is one run.",
-        f"Numbers beside markers: {lam_axis(groups)}.",
-        "A line joins the points that no other λ of the same method dominates.",
+        f"Numbers beside markers: {name}.",
+        f"A line joins the points that no other {name} of the same method dominates.",
         f"{outside} final point{'s are' if outside > 1 else ' is'} far outside the chart: double-click it to show all."
         if outside
         else "",

@@ -106,17 +106,17 @@ def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str,
 
 def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
     specs = [record.spec for record in records]
-    relative_lams = {lam_number(spec.lam) for spec in specs if isinstance(spec.lam, relative)}
-    lams = {
-        spec.lam for spec in specs if not isinstance(spec.lam, relative) and not (relative_lams and is_main_alone(spec))
-    }
+    lams: dict[str, set[float]] = {}
+    has_relative = any(isinstance(spec.lam, relative) for spec in specs)
+    for spec in specs:
+        if spec.lam is not None and not (has_relative and is_main_alone(spec)):
+            lams.setdefault(spec.lam_name, set()).add(lam_number(spec.lam))
     facts = {
         "Problem": specs[0].problem,
         "Scale": specs[0].scale,
         "Runs": f"{len(records)}",
         "Seeds": f"{len({spec.seed for spec in specs})}",
-        "λ": _values(lams),
-        "Relative λ": _values(relative_lams),
+        **{name.replace("relative", "Relative"): _values(numbers) for name, numbers in lams.items()},
         "ρ": _values({spec.rho for spec in specs}),
     }
     return {name: fact for name, fact in facts.items() if fact}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.atomic import file_name, replace_file
-from gradsurgery.lab.lam import lam_columns
+from gradsurgery.lab.lam import lam_arguments, lam_columns
 from gradsurgery.lab.run import RunRecord
 
 SUFFIXES = (".parquet", ".csv")
@@ -22,9 +22,9 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
     """Write a table with one row per run and step.
 
     Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``relative`` (whether lam is in
-    units of |g_main| / |g_aux|), ``rho``, ``seed``, each setting as ``settings.<name>``, ``step``, each metric under
-    its name, or as ``metrics.<name>`` if another column has that. Numbers are exact. A value that a run does not have
-    is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
+    units of |g_main| / |g_aux|), ``tau``, ``rho``, ``seed``, each setting as ``settings.<name>``, ``step``, each metric
+    under its name, or as ``metrics.<name>`` if another column has that. Numbers are exact. A value that a run does not
+    have is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
 
     Args:
         records: the runs, for example ``store.select()``.
@@ -50,7 +50,7 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        numbers = {"lam": spec.lam, "rho": spec.rho, "seed": spec.seed}
+        numbers = {**lam_arguments(spec.lam), "rho": spec.rho, "seed": spec.seed}
         run = "_".join(
             [spec.method, *(f"{name}={value}" for name, value in numbers.items() if value is not None), spec.key]
         )
@@ -71,7 +71,7 @@ def _table(records: Iterable[RunRecord]) -> Any:
 
     text, number = pa.string(), pa.float64()
     types = dict.fromkeys(("key", "status", "problem", "scale", "method"), text)
-    types |= {"lam": number, "relative": pa.bool_(), "rho": number, "seed": pa.int64()}
+    types |= {"lam": number, "relative": pa.bool_(), "tau": number, "rho": number, "seed": pa.int64()}
     rows: list[dict[str, Any]] = []
     settings: set[str] = set()
     metrics: set[str] = set()

@@ -6,14 +6,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from gradsurgery.lab.lam import Tau, read_lam
 from gradsurgery.lab.run import STATUSES, RunRecord, RunSpec, Setting, parse_samples
 from gradsurgery.lab.store.sqlite import damage_error
 from gradsurgery.relative import relative
 
 _TEXT, _NUMBER = (str,), (int, float)
-
-RELATIVE = "relative:"
-"""How a relative λ begins in the column ``lam``, which has numbers for all others."""
 
 
 def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str | None) -> list[RunRecord]:
@@ -25,8 +23,8 @@ def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str |
         where: the condition.
         values: the condition's named parameters.
     """
-    # relative λ are text, which SQLite would sort letter by letter
-    number = f"CASE WHEN typeof(lam) = 'text' THEN CAST(substr(lam, {len(RELATIVE) + 1}) AS REAL) ELSE lam END"
+    # relative λ and τ are text, which SQLite would sort letter by letter
+    number = "CASE WHEN typeof(lam) = 'text' THEN CAST(substr(lam, instr(lam, ':') + 1) AS REAL) ELSE lam END"
     order = f"problem, scale, method, typeof(lam) = 'text', {number}, rho, seed, settings, key"
     records = []
     for row in db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY {order}", values):
@@ -53,13 +51,11 @@ def parse_object(name: str, text: Any) -> dict[str, Setting]:
 
 
 def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunRecord:
-    key, problem, scale, method, lam, rho, seed, settings, info, status = row
+    key, problem, scale, method, written, rho, seed, settings, info, status = row
     for name, text in (("key", key), ("problem", problem), ("scale", scale), ("method", method), ("status", status)):
         _check(name, text, _TEXT)
-    if isinstance(lam, str) and lam.startswith(RELATIVE):
-        lam = relative(float(lam.removeprefix(RELATIVE)))
-    else:
-        _check("lam", lam, (*_NUMBER, type(None)))
+    lam: Any = read_lam(written)
+    _check("lam", lam, (*_NUMBER, relative, Tau, type(None)))
     _check("rho", rho, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
     if status not in STATUSES:

@@ -25,9 +25,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from gradsurgery.lab.find import find_problem, installed_problems
+from gradsurgery.lab.lam import Tau, write_lam
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
-from gradsurgery.lab.store.rows import RELATIVE, parse_object, read_records
+from gradsurgery.lab.store.rows import parse_object, read_records
 from gradsurgery.lab.store.sqlite import (
     VERSION,
     StoreError,
@@ -233,27 +234,28 @@ class Store:
         Args:
             problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
-                ``gs.relative`` of one.
+                ``gs.relative`` of one, its ``tau`` a number.
             seed: the seed.
             settings: anything else that tells runs apart, such as the learning rate. Hyperparameters of the method
-                other than lam and rho, such as ``beta`` of ``gradvac``, must be among them.
+                other than lam, tau and rho, such as ``beta`` of ``gradvac``, must be among them.
             scale: a name for the size of the problem; for a problem of the paper, one of its scales.
         """
         if problem in installed_problems():
             find_problem(problem).scale(scale)  # reports by this name look for its scales only
-        lam: Any = getattr(method, "lam", None)
+        weight = "tau" if hasattr(method, "tau") and not hasattr(method, "lam") else "lam"
+        lam: Any = getattr(method, weight, None)
         rho: Any = getattr(method, "rho", None)
-        for name, value in (("lam", lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
+        for name, value in ((weight, lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run must have one number as its {name}; got {value!r}")
         settings = dict(settings or {})
         for item in fields(method):
-            if item.name not in ("lam", "rho", *settings) and getattr(method, item.name) != item.default:
+            if item.name not in (weight, "rho", *settings) and getattr(method, item.name) != item.default:
                 raise ValueError(
-                    f"a recorded run is known by its method's lam and rho and by its settings, but {method!r} has "
+                    f"a recorded run is known by its method's {weight} and rho and by its settings, but {method!r} has "
                     f"another hyperparameter: add {item.name} to settings"
                 )
-        spec = RunSpec(problem, scale, method.name, lam, rho, seed, settings)
+        spec = RunSpec(problem, scale, method.name, Tau(lam) if weight == "tau" else lam, rho, seed, settings)
         with self.lease(spec.key) as leased:
             if not leased:
                 raise StoreError(f"another process records the run {spec.key} in {self.path}: wait until it has ended")
@@ -298,7 +300,7 @@ class Store:
 
     def _insert(self, db: sqlite3.Connection, spec: RunSpec) -> None:
         """Insert a run as running, unless it is stored."""
-        lam = f"{RELATIVE}{spec.lam.ratio!r}" if isinstance(spec.lam, relative) else spec.lam
+        lam = write_lam(spec.lam)
         plain = (spec.key, spec.problem, spec.scale, spec.method, lam, spec.rho, spec.seed)
         places = ", ".join("?" * len(plain))
         settings = settings_text(spec.settings)

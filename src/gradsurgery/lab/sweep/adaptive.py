@@ -25,8 +25,8 @@ gives main up all at once, and no λ fills it."""
 SMALL_COST = 0.1
 """The grid grows towards larger λ while main is worse than main alone by less than this fraction."""
 REACH = 1000.0
-"""The grid leaves the range that it begins with by at most this factor. Noise can look like a gap next to main alone,
-which no small λ fills."""
+"""The grid leaves the range that it begins with by at most this factor, and τ ends at 1. Noise can look like a gap next
+to main alone, which no small λ fills."""
 
 
 def train_adaptively(
@@ -42,8 +42,11 @@ def train_adaptively(
         train: trains runs and returns their records; runs that are stored already cost nothing.
         max_lams: the largest number of λ per method, not counting main alone.
     """
-    numbers = [lam_number(run.lam) for run in runs if run.lam is not None and has_weight(run.lam)]
-    reach = (min(numbers, default=0.0) / REACH, max(numbers, default=0.0) * REACH)
+    numbers: dict[str, list[float]] = {}
+    for run in runs:
+        if run.lam is not None and has_weight(run.lam):
+            numbers.setdefault(run.lam_name, []).append(lam_number(run.lam))
+    reach = {name: (min(of) / REACH, 1.0 if name == "τ" else max(of) * REACH) for name, of in numbers.items()}
     planned, records = list(runs), train(runs)
     while next_runs := _next_runs(planned, records, max_lams, reach):
         planned += next_runs
@@ -52,7 +55,10 @@ def train_adaptively(
 
 
 def _next_runs(
-    planned: Sequence[RunSpec], records: Sequence[RunRecord], max_lams: int, reach: tuple[float, float]
+    planned: Sequence[RunSpec],
+    records: Sequence[RunRecord],
+    max_lams: int,
+    reach: Mapping[str, tuple[float, float]],
 ) -> list[RunSpec]:
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
     by_key = {record.spec.key: record for record in records}
@@ -69,7 +75,7 @@ def _next_runs(
         all_seeds = next(iter(by_lam.values()))
         alone = [run for run in planned if is_main_alone(run) and run.settings == all_seeds[0].settings]
         points = {0.0: mean_point(alone)} | {lam: mean_point(runs) for lam, runs in by_lam.items()}
-        number = next_lam(points, reach) if len(by_lam) < max_lams else None
+        number = next_lam(points, reach[all_seeds[0].lam_name]) if len(by_lam) < max_lams else None
         if number is not None:
             next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]
     return next_runs

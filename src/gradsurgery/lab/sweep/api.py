@@ -10,7 +10,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.extra import require_extra
 from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
-from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.lam import Weight
 from gradsurgery.lab.notation import parse_numbers, parse_seeds
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
@@ -29,8 +29,9 @@ def sweep(
     *,
     folder: str | Path = "runs",
     methods: Sequence[str | type[Method]] | None = None,
-    lams: str | Sequence[Lam] | None = None,
+    lams: str | Sequence[Weight] | None = None,
     rhos: str | Sequence[float] | None = None,
+    taus: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
     settings: Choices | None = None,
     scale: str | None = None,
@@ -63,6 +64,7 @@ def sweep(
         lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
             ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
         rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
+        taus: shares of aux's own progress, for ``pcd``, which takes them in place of λ.
         seeds: the seeds, as numbers or as text such as ``"0-4"``.
         settings: settings to change, by name; a list of values is swept, such as ``{"learning_rate": [0.1, 0.3]}``.
         scale: a scale of the problem; by default its first.
@@ -103,6 +105,7 @@ def sweep(
         methods=methods,
         lams=lams,
         rhos=rhos,
+        taus=taus,
         seeds=seeds,
         settings=settings,
         scale=scale,
@@ -159,8 +162,9 @@ def plan_runs(
     problem: Problem | str,
     *,
     methods: Sequence[str | type[Method]] | None = None,
-    lams: str | Sequence[Lam] | None = None,
+    lams: str | Sequence[Weight] | None = None,
     rhos: str | Sequence[float] | None = None,
+    taus: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
     settings: Choices | None = None,
     scale: str | None = None,
@@ -172,16 +176,23 @@ def plan_runs(
         raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
     check_name(declared)
     grid = choose_lams(lams, declared.scale(scale))
+    names = None if methods is None else [find_method(method) for method in methods]
     runs = specs(
         declared,
         scale,
-        methods=None if methods is None else [find_method(method) for method in methods],
+        methods=names,
         lams=grid.values,
-        rhos=parse_numbers(rhos) if isinstance(rhos, str) else None if rhos is None else [float(rho) for rho in rhos],
+        rhos=_read_numbers(rhos),
+        taus=_read_numbers(taus),
         seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
         settings=settings,
         main_alone=main_alone,
+        adaptive=grid.limit is not None,
     )
     if grid.limit is not None and len({repr(run.settings) for run in runs}) > 1:
         raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
     return declared, runs, grid.limit
+
+
+def _read_numbers(values: str | Sequence[float] | None) -> Sequence[float] | None:
+    return parse_numbers(values) if isinstance(values, str) else None if values is None else [float(v) for v in values]

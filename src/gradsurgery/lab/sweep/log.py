@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gradsurgery.lab.atomic import file_name
+from gradsurgery.lab.lam import lam_arguments
 from gradsurgery.lab.run import RunSpec
 
 
 def log_path(folder: Path, run: RunSpec) -> Path:
     """The log of a run, in the folder of the store."""
     parts = [run.problem, run.method]
-    parts += [f"lam={run.lam}"] if run.lam is not None else []
-    parts += [f"rho={run.rho}"] if run.rho is not None else []
-    name = "-".join([*parts, f"seed={run.seed}"])
+    numbers = {**lam_arguments(run.lam), "rho": run.rho, "seed": run.seed}
+    parts += [f"{name}={value}" for name, value in numbers.items() if value is not None]
+    name = "-".join(parts)
     return folder / "logs" / file_name(f"{name:.120}-{run.key[:8]}.log")
 
 

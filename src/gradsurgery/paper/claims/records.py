@@ -10,10 +10,10 @@ from typing import Any
 
 from gradsurgery.lab import Metrics, RunRecord, RunSpec, UserError, find_problem, installed_problems
 from gradsurgery.lab.atomic import replace_file
-from gradsurgery.lab.lam import lam_columns
+from gradsurgery.lab.lam import Tau, lam_columns
 from gradsurgery.relative import relative
 
-_SPEC = ("problem", "scale", "method", "lam", "rho", "seed", "relative")
+_SPEC = ("problem", "scale", "method", "lam", "rho", "seed", "relative", "tau")
 _JSON = ("settings", "rows")
 
 
@@ -61,8 +61,11 @@ def _without_diagnostics(row: Metrics) -> Metrics:
 
 
 def _record(row: dict[str, Any]) -> RunRecord:
-    columns = {name: row[name] for name in _SPEC}
-    if columns.pop("relative"):
+    columns = {name: {"tau": None, **row}[name] for name in _SPEC}  # older files have no τ
+    is_relative, tau = columns.pop("relative"), columns.pop("tau")
+    if is_relative:
         columns["lam"] = relative(columns["lam"])
+    elif tau is not None:
+        columns["lam"] = Tau(tau)
     spec = RunSpec(settings=json.loads(row["settings"]), **columns)
     return RunRecord(spec, "done", {}, tuple(json.loads(row["rows"])))

@@ -10,7 +10,7 @@ import optax
 
 import gradsurgery.jax as gsj
 from gradsurgery.lab import Metrics, RunSpec
-from gradsurgery.lab.lam import lam_number
+from gradsurgery.lab.lam import Tau, lam_number
 from gradsurgery.lab.method import make_method
 from gradsurgery.paper.training.chunked import ChunkedTraining, Outcome
 from gradsurgery.paper.training.prefetch import Prefetcher
@@ -35,6 +35,7 @@ def _relative_from_ratio(_: None, ratios: Sequence[Any]) -> relative:
 
 
 jax.tree_util.register_pytree_node(relative, lambda lam: ((lam.ratio,), None), _relative_from_ratio)  # λ is traced
+jax.tree_util.register_dataclass(Tau, ["share"], [])
 
 
 class TrainingState(NamedTuple):

@@ -148,7 +148,7 @@
     const isDrawn = (series, run) => state.curves === "all" || series === "main alone" || chosen.has(`${series}|${run.lam}`);
     for (const panel of Object.keys(PANELS)) curvePanel(panel, isDrawn);
     byId("curves-note").textContent = [
-      state.curves === "recommended" ? "Drawn are the runs at the λ recommended for the allowance chosen above, and main alone (black)." : "",
+      state.curves === "recommended" ? "Drawn are the runs recommended for the allowance chosen above, and main alone (black)." : "",
       "Removed and conflict are running means over a tenth of a run’s rows, at least 5.",
     ].join(" ");
   }
