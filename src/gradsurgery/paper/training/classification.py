@@ -7,7 +7,7 @@ weight of aux does not affect how main's images are normalised.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +65,16 @@ def loss_and_accuracy(role: str, logits: jax.Array, labels: jax.Array) -> dict[s
     return {role: cross_entropy(logits, labels), f"accuracy_{role}": accuracy}
 
 
+Decay: TypeAlias = Callable[[Any], optax.GradientTransformation]
+"""lam -> what to do to an update before it is multiplied by the learning rate."""
+
+
 def sgd(
-    settings: ResidualNetworkSettings, steps: int, *, divide_by_lam: bool
+    settings: ResidualNetworkSettings,
+    steps: int,
+    *,
+    divide_by_lam: bool = False,
+    decay: Decay | None = None,
 ) -> Callable[[Any], optax.GradientTransformation]:
     """SGD with Nesterov momentum 0.9, warm-up and cosine decay.
 
@@ -74,6 +82,7 @@ def sgd(
         settings: the settings of the run.
         steps: steps in the run.
         divide_by_lam: divide the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients.
+        decay: weight decay apart from the gradients; None for none.
     """
     schedule = warmup_cosine(
         settings.learning_rate, warmup_epochs=settings.warmup_epochs, epochs=settings.epochs, steps=steps
@@ -81,7 +90,9 @@ def sgd(
 
     def optimiser(lam: Any) -> optax.GradientTransformation:
         scale = 1 / (1 + lam) if divide_by_lam else 1.0
-        return optax.sgd(lambda step: scale * schedule(step), momentum=0.9, nesterov=True)
+        momentum = optax.trace(decay=0.9, nesterov=True)
+        decays = [decay(lam)] if decay else []
+        return optax.chain(momentum, *decays, optax.scale_by_learning_rate(lambda step: scale * schedule(step)))
 
     return optimiser
 

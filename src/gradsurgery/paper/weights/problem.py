@@ -12,6 +12,8 @@ updates the batch statistics.
 The scale ``laptop`` trains the MLP of ``lipschitz`` on MNIST, where a batch of 256 takes 3 ms. In the same time, two
 cores train a residual network for as many steps only with batches of 32, whose noise hides the differences between
 methods. ``--set model=resnet`` trains it, on CIFAR-10.
+
+A baseline that it alone offers: ``--methods bloop,gradsurgery.paper.weights.cautious:cautious``.
 """
 
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from gradsurgery.lab import Count, Metrics, Name, Run, Scale, Switch, Text, one_
 from gradsurgery.paper.data.sources import data_sources
 from gradsurgery.paper.grid import COMPARED, powers_of_ten
 from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
+from gradsurgery.paper.weights.cautious import cautious
 
 Classes = Annotated[str, Text(r"all|\d+-\d+", "all, or the first and the last class such as 0-4")]
 
@@ -130,4 +133,4 @@ def weights(run: Run) -> Iterator[Metrics]:
     """Train the MLP or the residual network."""
     from gradsurgery.paper.weights.train import build
 
-    yield from build(run.settings, run.data_dir).train(run)
+    yield from build(run.settings, run.data_dir, cautious=isinstance(run.method, cautious)).train(run)

@@ -13,6 +13,7 @@ from gradsurgery.paper.models import mlp
 from gradsurgery.paper.training.batch_slices import BatchSlices
 from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (
+    Decay,
     cross_entropy,
     evaluation_logits,
     loss_and_accuracy,
@@ -35,13 +36,23 @@ def aux(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, 
     return half_square(params), extra
 
 
+def decay_cautiously(lam: Any) -> optax.GradientTransformation:
+    """Add lam theta to the update of each element whose size the update reduces anyway."""
+
+    def decay(updates: Tree, params: Tree) -> Tree:
+        return jax.tree.map(lambda update, param: update + lam * (update * param >= 0) * param, updates, params)
+
+    return optax.stateless(decay)
+
+
 @lru_cache(maxsize=1)
-def build(settings: Settings, data_dir: Path | None) -> Training:
-    """Load the images and prepare training, once for all runs of a worker."""
-    return (_build_mlp if settings.model == "mlp" else _build_resnet)(settings, data_dir)
+def build(settings: Settings, data_dir: Path | None, *, cautious: bool = False) -> Training:
+    """Load the images and prepare training, once for all runs of a worker that decay alike."""
+    decay = decay_cautiously if cautious else None
+    return (_build_mlp if settings.model == "mlp" else _build_resnet)(settings, data_dir, decay)
 
 
-def _build_mlp(settings: Settings, data_dir: Path | None) -> Training:
+def _build_mlp(settings: Settings, data_dir: Path | None, decay: Decay | None) -> Training:
     data, classes = mlp.load_data(
         settings.main_data, data_dir, settings.train_images, settings.test_images, settings.main_classes
     )
@@ -60,7 +71,7 @@ def _build_mlp(settings: Settings, data_dir: Path | None) -> Training:
         losses=(mlp.main, aux),
         data=data,
         batches=batches,
-        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        optimiser=sgd(settings, chunks * steps, decay=decay),
         evaluate=evaluate,
         chunks=chunks,
         steps=steps,
@@ -68,7 +79,7 @@ def _build_mlp(settings: Settings, data_dir: Path | None) -> Training:
     )
 
 
-def _build_resnet(settings: Settings, data_dir: Path | None) -> Training:
+def _build_resnet(settings: Settings, data_dir: Path | None, decay: Decay | None) -> Training:
     source = image_source(
         settings.main_data,
         data_dir,
@@ -99,7 +110,7 @@ def _build_resnet(settings: Settings, data_dir: Path | None) -> Training:
         losses=(main, aux),
         data=source.data,
         batches=batches,
-        optimiser=sgd(settings, chunks * steps, divide_by_lam=False),
+        optimiser=sgd(settings, chunks * steps, decay=decay),
         evaluate=batch_by_batch(measure, lambda held_out: source.evaluation_batches(held_out, *slices.evaluation)),
         chunks=chunks,
         steps=steps,
