@@ -1,6 +1,9 @@
 """Settings for the whole test run; those of JAX, OpenMP and Triton have to precede their first use."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from importlib.util import find_spec
 
 from hypothesis import settings
@@ -12,6 +15,11 @@ os.environ.setdefault("TRITON_INTERPRET", "1" if DEVICE == "cpu" else "0")  # ru
 
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("project")
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # one for all processes of this test run, which compile much alike
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 if find_spec("jax"):
     import jax
