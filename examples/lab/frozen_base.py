@@ -42,6 +42,7 @@ def pretrained() -> nn.Module:
     settings={"epochs": 4, "learning_rate": 0.05},
     lams="relative:0.1:1:2log",
     rhos=[0.1],  # short runs need a fast average
+    share_process=True,  # a run takes a second, and importing the libraries takes longer
 )
 def frozen_base(run):
     """Fine-tune a layer and a head on a frozen base."""

@@ -21,6 +21,7 @@ from gradsurgery import lab
     settings={"epochs": 5, "learning_rate": 0.2, "batch": 64},
     lams="relative:0.1:1:2log",
     rhos=[0.1],  # short runs need a fast average
+    share_process=True,  # a run takes a second, and importing the libraries takes longer
 )
 def two_heads(run):
     """A digit and its parity, from one trunk."""

@@ -135,7 +135,7 @@ def test_killed_at_random_a_sweep_ends_with_the_same_numbers(tmp_path, saves):
 @pytest.mark.slow
 def test_killed_at_random_fine_tuning_ends_with_the_same_numbers(tmp_path):
     command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", f"{EXAMPLES / 'frozen_base.py'}:frozen_base"]
-    command += ["--methods", "bloop", "--lams", "relative:1", "--set", "epochs=60", "--workers", "1", "--folder"]
+    command += ["--methods", "bloop", "--lams", "relative:1", "--set", "epochs=30", "--workers", "1", "--folder"]
     subprocess.run([*command, tmp_path / "undisturbed"], check=True, stdout=subprocess.DEVNULL)
     kill_at_random([*command, tmp_path / "runs"], tmp_path / "runs", kills=1)
     assert stored_results(tmp_path / "runs") == stored_results(tmp_path / "undisturbed")
