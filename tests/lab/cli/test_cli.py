@@ -14,7 +14,10 @@ from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.store import Store
 from tests.lab.sweep.toy import install, toy_runs
 
-SMALL = ("--set", "epochs=1", "--seeds", "0", "--lams", "0.01,1", "--methods", "mixed,bloop")
+SMALL = (
+    *("--set", "epochs=1", "--seeds", "0", "--lams", "0.01,1", "--methods", "mixed,bloop"),
+    *("--workers", "1"),  # each worker compiles the programs again
+)
 
 
 @pytest.fixture

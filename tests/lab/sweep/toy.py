@@ -53,6 +53,7 @@ TOY = problem(
     main="a sum",
     aux="the same sum",
     scales={"demo": Scale(Settings(), methods=("mixed", "pcgrad"), lams=(0.5, 1.0))},
+    share_process=True,  # importing jax takes longer than all runs
 )(train_toy)
 
 
