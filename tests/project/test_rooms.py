@@ -82,7 +82,7 @@ import sys
 sys.modules["jax"] = None                     # importing it raises
 from gradsurgery import lab
 
-@lab.problem(main="m", aux="a", lams=[1.0])
+@lab.problem(main="m", aux="a", lams=[1.0], share_process=True)
 def trained(run):
     import sys
     import torch
