@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections import Counter
 from importlib.util import find_spec
 
 from hypothesis import settings
@@ -33,13 +34,14 @@ if DEVICE != "cpu":
 
 
 def pytest_xdist_auto_num_workers():
-    """Two workers more than cores: many tests wait for processes that they start."""
-    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else None
+    """One worker more than cores, as some tests wait for processes that they start; each first imports for a while."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
 def pytest_collection_modifyitems(items):
-    """Start with the files that have the most slow tests, so that all workers finish at about the same time."""
-    slow = {}
+    """Start with the files that take longest, so that all workers finish at about the same time."""
+    seconds = Counter()
     for item in items:
-        slow[item.path] = slow.get(item.path, 0) + (item.get_closest_marker("slow") is not None)
-    items.sort(key=lambda item: -slow[item.path])
+        if slow := item.get_closest_marker("slow"):
+            seconds[item.path] += slow.kwargs.get("seconds", 2)
+    items.sort(key=lambda item: -seconds[item.path])

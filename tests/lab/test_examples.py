@@ -132,7 +132,7 @@ def test_killed_at_random_a_sweep_ends_with_the_same_numbers(tmp_path, saves):
     assert not any(tmp_path.glob("runs/checkpoints/*"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_killed_at_random_fine_tuning_ends_with_the_same_numbers(tmp_path):
     command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", f"{EXAMPLES / 'frozen_base.py'}:frozen_base"]
     command += ["--methods", "bloop", "--lams", "relative:1", "--set", "epochs=30", "--workers", "1", "--folder"]

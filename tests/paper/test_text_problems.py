@@ -21,7 +21,7 @@ DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shar
 LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 @pytest.mark.parametrize(
     ("module", "settings"),
     [

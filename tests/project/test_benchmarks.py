@@ -12,7 +12,7 @@ from benchmarks.accelerator import summarize_record, summarize_tests
 from benchmarks.harness import Measure, resnet50
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 def test_a_quick_round_measures_everything_and_leaves_a_record_and_a_chart(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--folder", str(tmp_path)]
     result = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)

@@ -225,7 +225,7 @@ def test_two_sweeps_at_once_share_the_work(tmp_path):
     assert sum("in the store" not in line for line in lines) == len(stored(tmp_path)) == 5, "4 runs and main alone"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_a_real_sweep_that_is_killed_and_continued_by_two_at_once_ends_with_the_same_numbers(tmp_path):
     """With a checkpoint after every chunk, so that the kill may also hit a checkpoint."""
     killed, straight = ([*LIPSCHITZ, "--folder", str(tmp_path / name)] for name in ("killed", "straight"))
