@@ -23,8 +23,10 @@ def test_every_recorded_run_belongs_to_a_claim():
     assert {record.spec.key for record in read_records(DOCS / "claims" / "records.parquet")} <= known
 
 
-def test_the_summary_has_every_claim_once():
+def test_the_summary_has_every_judged_claim_once():
+    by_scale = judge_all(list(CLAIMS.values()), read_records(DOCS / "claims" / "records.parquet"))
+    judged = {result.claim.id for results in by_scale.values() for result in results}
     summary = (DOCS / "claims.md").read_text().split("\n## ")[0]
     cells = [cell.strip() for line in summary.splitlines() if line.startswith("|") for cell in line.split("|")[2:]]
     listed = [name for cell in cells for name in cell.split(", ") if name in CLAIMS]
-    assert sorted(listed) == sorted(CLAIMS)
+    assert sorted(listed) == sorted(judged)

@@ -22,10 +22,11 @@ fixed in code. In short, each claim at the largest scale that was run:
 _TOPICS = {
     "the algorithm": ("2.", "5 "),
     "stationary points, rates, conditioning": ("3.",),
-    "an explicit bias: smooth networks, small weights": ("5.2", "B"),
-    "two tasks": ("5.3", "C"),
+    "an explicit bias: smooth networks, small weights": ("5.2", "B "),
+    "two tasks": ("5.3", "C "),
     "two corpora: language, translation": ("5.4",),
     "the role of the EMA": ("5.5",),
+    "beyond the paper: newer rivals": ("beyond",),
 }
 """What the paper's sections are about, and how the names of the sections begin."""
 

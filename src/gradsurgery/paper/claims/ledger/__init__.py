@@ -2,12 +2,14 @@
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.paper.claims.claim import Claim
-from gradsurgery.paper.claims.ledger import algorithm, bias, joint, multitask, other_data, theory
+from gradsurgery.paper.claims.ledger import algorithm, beyond, bias, joint, multitask, other_data, theory
 
 __all__ = ["CLAIMS", "SCALES", "select"]
 
 CLAIMS: dict[str, Claim] = {
-    claim.id: claim for module in (algorithm, theory, bias, multitask, joint, other_data) for claim in module.CLAIMS
+    claim.id: claim
+    for module in (algorithm, theory, bias, multitask, joint, other_data, beyond)
+    for claim in module.CLAIMS
 }
 """Id -> claim."""
 SCALES = ("demo", "laptop")
