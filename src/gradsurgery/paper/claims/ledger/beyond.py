@@ -7,6 +7,7 @@ from gradsurgery.paper.claims.ledger.criteria import FIVE, ahead
 from gradsurgery.paper.weights.cautious import cautious
 
 SECTION = "beyond the paper"
+REGISTERED = "2026-11-18 (8931734)"
 CAUTIOUS = register_method(cautious)
 CAUTIOUS_LAMS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """On one seed that is not among the five, these led cautious weight decay over the range of Bloop's weights."""
@@ -17,7 +18,7 @@ CLAIMS = (
         sentence="Training networks with small weights, Bloop’s front is better than priority-constrained descent’s.",
         section=SECTION,
         problem="weights",
-        grids={"laptop": Grid("laptop", FIVE, ("bloop", "pcd"))},
+        grids={"laptop": Grid("laptop", FIVE, ("bloop", "pcd"), registered=REGISTERED)},
         statistics=ahead("bloop", "pcd", "train"),
         decides="More τ where the fronts overlap.",
     ),
@@ -26,7 +27,7 @@ CLAIMS = (
         sentence="Training smooth networks, Bloop’s front is better than priority-constrained descent’s.",
         section=SECTION,
         problem="lipschitz",
-        grids={"laptop": Grid("laptop", FIVE, ("bloop", "pcd"), LIPSCHITZ_LAMS)},
+        grids={"laptop": Grid("laptop", FIVE, ("bloop", "pcd"), LIPSCHITZ_LAMS, registered=REGISTERED)},
         statistics=ahead("bloop", "pcd", "train"),
         decides="More τ where the fronts overlap.",
     ),
@@ -35,7 +36,7 @@ CLAIMS = (
         sentence="Training networks with small weights, Bloop’s front is better than cautious weight decay’s.",
         section=SECTION,
         problem="weights",
-        grids={"laptop": Grid("laptop", FIVE, ("bloop", CAUTIOUS), CAUTIOUS_LAMS)},
+        grids={"laptop": Grid("laptop", FIVE, ("bloop", CAUTIOUS), CAUTIOUS_LAMS, registered=REGISTERED)},
         statistics=ahead("bloop", CAUTIOUS, "train"),
         decides="Other optimisers: cautious weight decay was proposed for Adam, Lion and Muon; here it follows SGD.",
     ),
