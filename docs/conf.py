@@ -1,6 +1,7 @@
 """How Sphinx builds the documentation: `make docs`."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -31,6 +32,14 @@ highlight_language = "none"
 
 html_theme = "furo"
 html_title = "gradsurgery"
+metadata = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+if repository := metadata.get("urls", {}).get("Repository"):
+    html_theme_options = {
+        "source_repository": repository,
+        "source_branch": "main",
+        "source_directory": "docs/",
+        "footer_icons": [{"name": "Repository", "url": repository, "html": "Repository", "class": ""}],
+    }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
