@@ -34,7 +34,8 @@ def compare_with_page(name: str, text: str) -> None:
     assert shown, f"docs/recipes does not show what {name} prints"
     lines = shown[1].splitlines()
     last = text.splitlines()[-len(lines) :]  # a trainer prints its logs first
-    assert numbers("\n".join(last)) == pytest.approx(numbers(shown[1]), rel=0.25), f"docs/recipes shows {lines}"
+    for printed, expected in zip(last, lines, strict=True):
+        assert numbers(printed) == pytest.approx(numbers(expected), rel=0.25), f"docs/recipes shows {expected!r}"
 
 
 def numbers(text: str) -> dict[str, float]:
@@ -45,6 +46,11 @@ def numbers(text: str) -> dict[str, float]:
 def printed_numbers(name: str) -> dict[str, float]:
     """The numbers that a script prints, by the words before each."""
     return numbers(printed_text(name))
+
+
+def printed_rows(name: str) -> dict[str, dict[str, float]]:
+    """The numbers of each line that a script prints, by the words before its first comma or colon."""
+    return {re.split("[,:]", line)[0]: numbers(line) for line in printed_text(name).splitlines()}
 
 
 def code_lines(name: str) -> list[str]:

@@ -11,7 +11,7 @@ PAGES = sorted(path for path in (ROOT / "docs" / "recipes").glob("*.md") if path
 INCLUDE = re.compile(
     r"```\{literalinclude\} \.\./\.\./examples/(.*?)\n:language: python\n:caption: examples/\1\n:start-at: (.*?)\n```"
 )
-STANDARD = {"collections", "functools", "os", "pathlib", "random", "tempfile", "typing", "gradsurgery"}
+STANDARD = {"collections", "copy", "functools", "math", "os", "pathlib", "random", "tempfile", "typing", "gradsurgery"}
 COMES_WITH = {
     "torch": STANDARD | {"torch"},
     "jax": STANDARD | {"jax", "optax", "numpy"},
