@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep import child
+from gradsurgery.lab.sweep.shipment import ship
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments
 from tests.lab.sweep.recorder import Recorder
@@ -94,11 +94,11 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
 def test_a_worker_whose_supervisor_does_not_listen_exits_silently(tmp_path, capfd):
     """The supervisor may be gone before the worker notices."""
     task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False)
-    pickled = pickle.dumps((TOY, WorkerArguments(None, 60.0, cores=1, methods={})))
+    shipment = ship(TOY, WorkerArguments(None, 60.0, cores=1, methods={}))
     context = multiprocessing.get_context("spawn")
     pipe, child_pipe = context.Pipe()
     pipe.send((task, tmp_path / "log"))
-    process = context.Process(target=child.main, args=(child_pipe, pickled))
+    process = context.Process(target=child.main, args=(child_pipe, shipment))
     process.start()
     pipe.close()
     child_pipe.close()
@@ -151,3 +151,31 @@ def test_an_interrupted_download_is_reported_in_one_sentence(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith("gradsurgery: could not load the splits of ylecun/mnist")
     assert result.stderr.count("\n") == 1
+
+
+SCRIPT = """
+import functools
+
+from gradsurgery import lab
+
+
+@functools.cache
+def load():
+    return 3.0
+
+
+@lab.problem(main="m", aux="a", lams=[0.1])
+def cached(run):
+    yield {"step": 0, "main_train": load(), "aux_train": 1.0}
+
+
+if __name__ == "__main__":
+    for record in lab.sweep(cached, folder="runs", methods=["mixed"], seeds=[0], workers=1):
+        print(record.status, record.final["main_train"])
+"""
+
+
+def test_cached_functions_of_a_script_reach_the_workers(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    result = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[-3:] == ["done 3.0", "done 3.0", ""]

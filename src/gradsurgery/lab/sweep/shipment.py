@@ -3,10 +3,12 @@
 A worker on this machine imports the user's modules itself. A Ray task or a Slurm job gets their sources.
 """
 
+import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import _lru_cache_wrapper, lru_cache
+from typing import Any
 
 import cloudpickle
 
@@ -28,6 +30,19 @@ class Shipment:
     """The user's own modules, by relative path."""
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Sends the cached functions of a script or a notebook by value, as all others: cloudpickle sends their name."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, _lru_cache_wrapper) and obj.__module__ == "__main__":
+            return _cache, (obj.__wrapped__, obj.cache_parameters())
+        return super().reducer_override(obj)
+
+
+def _cache(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Callable[..., Any]:
+    return lru_cache(**parameters)(function)
+
+
 def ship(problem: Problem, arguments: WorkerArguments, *, sources: bool = False) -> Shipment:
     """Pickle for other processes. Functions that they cannot import, such as those of a notebook, go by value.
 
@@ -38,13 +53,13 @@ def ship(problem: Problem, arguments: WorkerArguments, *, sources: bool = False)
     """
     modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
     try:
-        pickled = cloudpickle.dumps((problem, arguments))
+        _Pickler(buffer := io.BytesIO()).dump((problem, arguments))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UserError(
             f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
             "the training function, or train in this process with workers=0"
         ) from error
-    return Shipment(pickled, tuple(collect_sources(modules).items()) if sources else ())
+    return Shipment(buffer.getvalue(), tuple(collect_sources(modules).items()) if sources else ())
 
 
 @lru_cache(maxsize=1)
