@@ -39,7 +39,7 @@ _METHOD = """## How it was measured
 - **Fronts** are compared where both have points: the [hypervolume](glossary.md) as a share of their common region, and
   main's loss at equal aux, by interpolation.
 - **Registered**: where a date and a commit stand below the verdict, that commit fixed sizes, λ, ρ, seeds, statistics
-  and rules before any of these runs. The sizes and λ of `language` and `ema` at `laptop` come from runs of mixed
+  and rules before any of these runs. The sizes and λ of `language` at `laptop` come from runs of mixed
   alone on seed 100, which is not among the five: of 4,000, 6,000 and 8,000 steps, the fewest after which main is at
   least 5 % higher and aux at least 20 % lower at a large λ than with main alone (8.5 % and 28 % at λ = 3.2), with at
   least four points on the held-out front (five). ρ = 0.03 had the largest hypervolume lead in eight runs of Bloop on

@@ -20,7 +20,7 @@ TRANSLATION = {
     "laptop": Grid("laptop", THREE, BOTH, lams=(1.0, 3.0, 10.0)),
 }
 """Three λ; at laptop those on mixed's front."""
-EMA = {"demo": Grid("demo", THREE), "laptop": Grid("laptop", FIVE, registered=REGISTERED)}
+EMA = {"demo": Grid("demo", THREE), "laptop": Grid("laptop", FIVE)}
 SMALL_T = 0.1
 SAME_CURVE = 0.01
 """Final losses that differ by less are those of the same trajectory."""
@@ -125,7 +125,7 @@ CLAIMS = (
         problem="ema",
         grids=EMA,
         statistics=_ema(0.001, Rule(low=0.0, margin=SAME_CURVE)),
-        decides=f"More seeds. {LONGER}",
+        decides="More seeds. Longer runs: the paper trains 300,000 steps, laptop 1,500 and demo 600.",
     ),
     Claim(
         id="C27",
@@ -134,7 +134,7 @@ CLAIMS = (
         problem="ema",
         grids=EMA,
         statistics=_ema(0.9, Rule(-SAME_CURVE, SAME_CURVE)),
-        decides=f"More seeds. {LONGER}",
+        decides="More seeds. Longer runs: the paper trains 300,000 steps, laptop 1,500 and demo 600.",
     ),
     Claim(
         id="C28",
