@@ -106,7 +106,12 @@ def test_recorded_runs_differ_in_every_hyperparameter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", [gs.mixed(lam=lambda step: 0.1), gs.bloop(lam=(0.1, 0.2)), gs.mixed(lam=gs.relative(lambda step: 0.1))]
+    "method",
+    [
+        gs.mixed(lam=lambda step: 0.1),
+        gs.bloop(lam=(0.1, lambda step: 0.2)),
+        gs.mixed(lam=gs.relative(lambda step: 0.1)),
+    ],
 )
 def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
     with (

@@ -1,13 +1,13 @@
 """Expand a grid of methods, λ, ρ and seeds into runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.lam import Lam, Tau, Weight, has_weight, lam_number
-from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method, takes_tau
-from gradsurgery.lab.notation import parse_lams
+from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method, takes_several, takes_tau
+from gradsurgery.lab.notation import LamLists, parse_lam_lists
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.settings import Choices, combine, override
@@ -18,7 +18,7 @@ from gradsurgery.relative import relative
 class Lams:
     """The λ of a grid."""
 
-    values: tuple[Weight, ...] | None
+    values: LamLists | None
     """None for those of the scale."""
     limit: int | None = None
     """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
@@ -32,26 +32,25 @@ START_TAUS = (0.1, 0.3, 1.0)
 """Where an adaptive grid begins for τ."""
 
 
-def choose_lams(lams: str | Iterable[Weight] | None, scale: Scale) -> Lams:
+def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
     """The λ that a user asks for.
 
     Args:
         lams: numbers, or ``gs.relative`` of numbers; text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``,
-            ``auto:9`` or ``relative:auto:9``; or None for those of the scale.
+            ``auto:9`` or ``relative:auto:9``; for several auxiliary losses also one such list for each; or None for
+            those of the scale.
         scale: an adaptive grid covers the range of its λ; a relative one begins with 0.03 to 3.
 
     Example:
         >>> choose_lams("relative:auto:9", Scale(lams=(0.1,)))
         Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=9)
     """
-    if lams is None:
-        return Lams(None)
     if not isinstance(lams, str) or not lams.removeprefix("relative:").startswith("auto"):
-        return Lams(parse_lams(lams))
+        return Lams(lams)
     limit = lams.removeprefix("relative:").removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
         raise UserError(f"an adaptive grid must be auto: and a number from {len(START)}, such as auto:9; got {lams!r}")
-    covered = [] if lams.startswith("relative:") else [lam for lam in scale.lams if has_weight(lam)]
+    covered = [] if lams.startswith("relative:") else list(filter(has_weight, parse_lam_lists(scale.lams)[0]))
     covered = covered or [relative(0.03), relative(3.0)]
     low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
     unit = relative if isinstance(covered[0], relative) else float
@@ -63,7 +62,7 @@ def specs(
     scale: str | None = None,
     *,
     methods: Sequence[str] | None = None,
-    lams: Sequence[Weight] | None = None,
+    lams: LamLists | None = None,
     rhos: Sequence[float] | None = None,
     taus: Sequence[float] | None = None,
     seeds: Sequence[float] | None = None,
@@ -75,16 +74,18 @@ def specs(
 
     A method without ``lam`` or ``rho`` is run once for all of them. ``rhos`` apply to every method that has ``rho``;
     those of the scale only to methods with an average by default: bloop, as in the paper, and your own. Without any,
-    methods project on the current gradient. ``taus`` are for methods that take τ in place of λ.
+    methods project on the current gradient. ``taus`` are for methods that take τ in place of λ. For several auxiliary
+    losses the λ are a product of one list for each; a single list is for all.
 
     Settings with several values are swept, too: each combination has the whole grid. With ``main_alone``, runs of main
     alone (mixed with λ = 0) are added, one for each seed and combination, once for all methods, if the problem can be
-    trained that way. An ``adaptive`` grid adds more values later, of τ too, and begins with few.
+    trained that way; and of several auxiliary losses the last has λ = 0, too, to show what it costs the ones above it.
+    An ``adaptive`` grid adds more values later, of τ too, and begins with few.
     """
     scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
     names = list(dict.fromkeys(defaults.methods if methods is None else methods))
-    all_lams = defaults.lams if lams is None else lams
+    all_lams = _combine(problem, parse_lam_lists(defaults.lams if lams is None else lams), without_last=main_alone)
     all_taus = (START_TAUS if adaptive else TAUS) if taus is None else taus
     all_seeds = _check_seeds(defaults.seeds if seeds is None else seeds)
     for argument, values in (("methods", names), ("lams", all_lams), ("taus", all_taus), ("seeds", all_seeds)):
@@ -101,6 +102,8 @@ def specs(
     combinations = combine(defaults.settings, settings or {}, problem.name)
     all_settings = [override(defaults.settings_for(changes), changes) for changes in combinations]
 
+    levels = len(problem.aux_losses)
+    nothing = 0.0 if levels == 1 else (0.0,) * levels
     runs = []
     for run_settings, name in product(all_settings, names):
         method_lams: Sequence[Lam | None] = all_lams if has_hyperparameter(name, "lam") else (None,)
@@ -113,7 +116,7 @@ def specs(
             method_rhos = defaults.rhos
         for lam, rho, seed in product(method_lams, method_rhos or (None,), all_seeds):
             if name == "mixed" and not has_weight(lam):
-                lam = 0.0  # main alone is the same run whether λ is relative or not
+                lam = nothing  # main alone is the same run whether λ is relative or not
             try:
                 make_method(name, lam, rho)
             except ValueError as error:
@@ -121,11 +124,26 @@ def specs(
             runs.append(RunSpec(problem.name, scale, name, lam, rho, seed, run_settings))
     if main_alone and (problem.methods is None or "mixed" in problem.methods):
         runs += [
-            RunSpec(problem.name, scale, "mixed", 0.0, None, seed, run_settings)
+            RunSpec(problem.name, scale, "mixed", nothing, None, seed, run_settings)
             for run_settings in all_settings
             for seed in all_seeds
         ]
     return list({run.key: run for run in runs}.values())
+
+
+def _combine(problem: Problem, lists: Sequence[Sequence[Weight]], *, without_last: bool) -> Sequence[Lam]:
+    """The product of the λ of each auxiliary loss; ``without_last`` adds 0 to those of the last of several."""
+    levels = len(problem.aux_losses)
+    if len(lists) not in (1, levels):
+        expected = "one list" if levels == 1 else f"one list for all auxiliary losses, or {levels}"
+        raise UserError(f"lams of {problem.name} must be {expected}; got {len(lists)} lists")
+    if levels == 1:
+        return lists[0]
+    each = [list(lists[level % len(lists)]) for level in range(levels)]
+    if without_last and each[-1]:
+        each[-1] = [0.0, *each[-1]]
+    # below the first, which orders runs and has the unit of the axis, 0 is the same run whether it is relative or not
+    return [(first, *(lam if has_weight(lam) else 0.0 for lam in lower)) for first, *lower in product(*each)]
 
 
 def _check_seeds(seeds: Sequence[float]) -> list[int]:
@@ -140,3 +158,5 @@ def _check_methods(problem: Problem, names: Sequence[str]) -> None:
             raise unknown("method", name, known_methods())
         if problem.methods is not None and name not in problem.methods:
             raise UserError(f"{problem.name} can be run with {', '.join(problem.methods)}, but not with {name}")
+        if len(problem.aux_losses) > 1 and not takes_several(name):
+            raise UserError(f"{name} takes one auxiliary loss, but {problem.name} has {len(problem.aux_losses)}")

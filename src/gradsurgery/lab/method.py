@@ -42,6 +42,11 @@ def takes_tau(method: str) -> bool:
     return has_hyperparameter(method, "tau") and not has_hyperparameter(method, "lam")
 
 
+def takes_several(method: str) -> bool:
+    """True if the method of this name takes several auxiliary losses."""
+    return known_methods()[method].aux_count is not gs.Method.aux_count
+
+
 def has_average(method: str) -> bool:
     """True if the method of this name has a ``rho`` that is not None by default."""
     rho = known_methods()[method].__dataclass_fields__.get("rho")
@@ -56,6 +61,7 @@ def make_method(name: str, lam: Any, rho: Any) -> gs.Method:
         mixed(lam=0.1)
         >>> make_method("bloop", lam=gs.relative(0.3), rho=0.01)
         bloop(lam=relative(0.3), rho=0.01)
+        >>> from gradsurgery.lab.lam import Tau
         >>> make_method("pcd", lam=Tau(0.3), rho=None)
         pcd(tau=0.3, beta=0.001)
     """

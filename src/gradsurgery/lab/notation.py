@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.lam import Weight
@@ -63,6 +64,22 @@ def parse_lams(lams: str | Iterable[Weight]) -> tuple[Weight, ...]:
         return tuple(relative(number) for number in parse_numbers(lams.removeprefix("relative:")))
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+LamLists: TypeAlias = str | Sequence[Weight] | Sequence[str | Sequence[Weight]]
+"""λ of a grid: a list, or one list for each auxiliary loss."""
+
+
+def parse_lam_lists(lams: LamLists) -> tuple[tuple[Weight, ...], ...]:
+    """One list of λ for all auxiliary losses, or one for each.
+
+    Example:
+        >>> parse_lam_lists("0.1,1"), parse_lam_lists(["0.1,1", [0, 0.5]])
+        (((0.1, 1.0),), ((0.1, 1.0), (0.0, 0.5)))
+    """
+    items: tuple[Any, ...] = (lams,) if isinstance(lams, str) else tuple(lams)
+    lists = items if any(isinstance(item, str | Sequence) for item in items) else (items,)
+    return tuple(map(parse_lams, lists))
 
 
 def _expand(match: re.Match[str]) -> list[float]:

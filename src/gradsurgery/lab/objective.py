@@ -5,6 +5,7 @@
 Each run records the names, so that a report on stored runs knows them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -15,7 +16,8 @@ from gradsurgery.lab.run import RunRecord
 ROLES = ("main", "aux")
 """Main's metric is limited by the allowance, aux's is improved."""
 LOSSES = {f"{role}_{split}": role for role in ROLES for split in ("train", "test")}
-"""Names of the losses in a row -> what they are of."""
+"""Names of the losses in a row -> what they are of. Of several auxiliary losses, the others are ``aux2_train``, …"""
+_LOSS = re.compile(r"(main|aux\d*)_(train|test)")
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class Objective:
 
     @property
     def name(self) -> str:
-        """``main`` or ``aux`` for a loss, else the name of the metric."""
-        return LOSSES[self.metric] if self.is_loss else self.metric
+        """``main``, ``aux`` or ``aux2`` for a loss, else the name of the metric."""
+        return self.metric.rpartition("_")[0] if self.is_loss else self.metric
 
     @property
     def is_loss(self) -> bool:
         """True for one of the losses that every problem has, of which less is better."""
-        return self.metric in LOSSES and not self.maximise
+        return _LOSS.fullmatch(self.metric) is not None and not self.maximise
 
     @property
     def sign(self) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.lam import Weight
-from gradsurgery.lab.notation import parse_lams
+from gradsurgery.lab.notation import LamLists, parse_lam_lists, parse_lams
 from gradsurgery.lab.objective import Objectives, read_objectives
 from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
 from gradsurgery.lab.settings import kinds_of
@@ -36,6 +36,8 @@ Drawing: TypeAlias = "Callable[[Sequence[RunRecord]], dict[str, Figure]]"
 
 METHODS = ("mixed", "bloop")
 LAMS = "relative:0.03:3:7log"
+LOWER_LAMS = "relative:0.03:3:3log"
+"""For auxiliary losses below the first: the grid is a product."""
 RHOS = (0.01,)
 SEEDS = (0,)
 
@@ -46,7 +48,8 @@ class Scale:
 
     settings: Settings = field(default_factory=dict)
     methods: tuple[str, ...] = METHODS
-    lams: tuple[Weight, ...] = parse_lams(LAMS)
+    lams: tuple[Weight, ...] | tuple[tuple[Weight, ...], ...] = parse_lams(LAMS)
+    """For all auxiliary losses, or a tuple for each."""
     rhos: tuple[float, ...] = RHOS
     """For methods that keep an average by default; empty to project on the current gradient."""
     seeds: tuple[int, ...] = SEEDS
@@ -68,7 +71,8 @@ class Problem:
     title: str
     """One line for ``gradsurgery list``."""
     main: str
-    aux: str
+    aux: str | tuple[str, ...]
+    """Several auxiliary losses are a tuple, the most important first."""
     scales: Mapping[str, Scale]
     """Name -> scale, the default first. The settings of all scales have the same type."""
     train: TrainingFunction
@@ -90,9 +94,15 @@ class Problem:
     @property
     def losses(self) -> dict[str, str]:
         """What the losses are, for the top of a report."""
-        losses = {"main": self.main, "aux": self.aux}
+        first, *lower = self.aux_losses
+        losses = {"main": self.main, "aux": first} | {f"aux{level}": loss for level, loss in enumerate(lower, 2)}
         judged = {role: f", judged by {objective.metric}" for role, objective in self.objectives.items()}
         return {role.capitalize(): f"{loss}{judged.get(role, '')}" for role, loss in losses.items()}
+
+    @property
+    def aux_losses(self) -> tuple[str, ...]:
+        """The auxiliary losses, the most important first."""
+        return self.aux if isinstance(self.aux, tuple) else (self.aux,)
 
     @property
     def default_scale(self) -> str:
@@ -120,10 +130,10 @@ class Problem:
 def problem(
     *,
     main: str,
-    aux: str,
+    aux: str | tuple[str, ...],
     settings: Settings | None = None,
     methods: Sequence[str] = METHODS,
-    lams: str | Sequence[Weight] = LAMS,
+    lams: LamLists | None = None,
     rhos: Sequence[float] = RHOS,
     seeds: Sequence[int] = SEEDS,
     scales: Mapping[str, Scale] | None = None,
@@ -145,12 +155,14 @@ def problem(
 
     Args:
         main: the main loss, in a few words.
-        aux: the auxiliary loss.
+        aux: the auxiliary loss, or a tuple of several, the most important first. Rows then have ``aux_train`` for the
+            first, ``aux2_train`` for the second and so on, and ``run.lam`` is a tuple.
         settings: defaults by name, as a dict or as an instance of a frozen dataclass, which ``run.settings`` is then,
             too. ``--set`` and ``sweep(settings=...)`` change them, within the types of the defaults.
         methods: the methods that a sweep compares by default.
         lams: the default λ: numbers, ``gs.relative`` of numbers, or text such as ``"0,1e-3:1:7log"``. By default
-            relative to main's gradient, ``"relative:0.03:3:7log"``: a range that serves most problems.
+            relative to main's gradient, ``"relative:0.03:3:7log"``: a range that serves most problems. For several
+            auxiliary losses, one list for all of them, or a tuple with one for each.
         rhos: the default ρ, for bloop and your own methods with an average.
         seeds: the default seeds.
         scales: several sizes of the problem by name, the default first, instead of the five arguments above.
@@ -177,11 +189,15 @@ def problem(
         >>> walk.name, sorted(walk.scales)
         ('walk', ['default'])
     """
+    losses = (aux,) if isinstance(aux, str) else tuple(aux)
+    if not (losses and all(isinstance(loss, str) for loss in losses)):
+        raise TypeError(f"aux must be a text, or a tuple of texts; got {aux!r}")
+    lists = parse_lam_lists((LAMS, *[LOWER_LAMS] * (len(losses) - 1)) if lams is None else lams)
     if scales is None:
         scale = Scale(
             {} if settings is None else settings,
             methods=tuple(methods),
-            lams=parse_lams(lams),
+            lams=lists if len(lists) > 1 else lists[0],
             rhos=tuple(map(float, rhos)),
             seeds=tuple(seeds),
         )
@@ -195,9 +211,9 @@ def problem(
             raise TypeError(f"a training function must be a generator, with a yield for each row; got {function!r}")
         return Problem(
             name=name or function.__name__,
-            title=title or (inspect.getdoc(function) or f"{main} against {aux}").splitlines()[0],
+            title=title or (inspect.getdoc(function) or f"{main} against {' and '.join(losses)}").splitlines()[0],
             main=main,
-            aux=aux,
+            aux=losses if len(losses) > 1 else losses[0],
             scales=scales,
             train=function,
             draw=draw,

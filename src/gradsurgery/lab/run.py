@@ -30,7 +30,8 @@ class RunSpec:
     method: str
     """The name of a method in ``gradsurgery.METHODS``, or of yours."""
     lam: Lam | None
-    """A number, ``gs.relative`` of one, or a ``Tau`` for a method that takes τ; None for a method without a weight."""
+    """A number or ``gs.relative`` of one, a tuple of these for several auxiliary losses, a ``Tau`` for a method that
+    takes τ; None for a method without a weight."""
     rho: float | None
     """None for a method without an average."""
     seed: int
@@ -45,7 +46,7 @@ class RunSpec:
 
     @property
     def lam_name(self) -> str:
-        """``λ``, ``relative λ`` for one in units of |g_main| / |g_aux|, or ``τ``."""
+        """``λ``, ``relative λ`` for one in units of |g_main| / |g_aux|, or ``τ``; ``λ₁`` if there are several."""
         return lam_name(self.lam)
 
     @property
@@ -54,7 +55,7 @@ class RunSpec:
         fields = {**vars(self), "settings": dict(self.settings)}
         if isinstance(self.lam, relative):
             fields |= {"lam": self.lam.ratio, "relative": True}
-        elif isinstance(self.lam, Tau):
+        elif isinstance(self.lam, Tau | tuple):
             fields |= {"lam": write_lam(self.lam)}
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -91,7 +92,10 @@ class Run:
 
     @property
     def lam(self) -> Lam | None:
-        """The weight of the auxiliary loss: a number, ``gs.relative`` of one, or τ; None for a method without one."""
+        """The weight of the auxiliary loss: a number, ``gs.relative`` of one, or τ; None for a method without one.
+
+        A tuple with one weight for each of several auxiliary losses.
+        """
         return self.spec.lam
 
     @property

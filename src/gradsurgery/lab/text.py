@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from gradsurgery.lab.lam import Lam, lam_name, lam_number
+from gradsurgery.lab.lam import Lam, named_numbers
 from gradsurgery.lab.run import RunSpec, Setting
 
 
@@ -56,10 +56,10 @@ def hyperparameters(lam: Lam | None, rho: float | None, settings: Mapping[str, S
     """λ and ρ with their values, for a method that has them; then settings.
 
     Example:
-        >>> hyperparameters(0.3, 0.01)
-        ['λ = 0.3', 'ρ = 0.01']
+        >>> hyperparameters(0.3, 0.01), hyperparameters((0.3, 0.1), None)
+        (['λ = 0.3', 'ρ = 0.01'], ['λ₁ = 0.3', 'λ₂ = 0.1'])
     """
-    weight = [] if lam is None else [f"{lam_name(lam)} = {number(lam_number(lam))}"]
+    weight = [f"{name} = {number(value)}" for name, value in named_numbers(lam)]
     average = [] if rho is None else [f"ρ = {number(rho)}"]
     return [*weight, *average, *(f"{name} = {write_setting(value)}" for name, value in (settings or {}).items())]
 
@@ -93,8 +93,8 @@ def describe_runs(specs: Iterable[RunSpec]) -> list[str]:
     for name, group in groups.items():
         by_unit: dict[str, set[float]] = {}
         for spec in group:
-            if spec.lam is not None:
-                by_unit.setdefault(spec.lam_name, set()).add(lam_number(spec.lam))
+            for unit, value in named_numbers(spec.lam):
+                by_unit.setdefault(unit, set()).add(value)
         grid = [f"{unit} = {', '.join(map(number, sorted(lams)))}" for unit, lams in by_unit.items()]
         seeds = _ranges(sorted({spec.seed for spec in group}))
         lines.append(f"{', '.join(name)}: {count(len(group), 'run')} ({'; '.join([*grid, seeds])})")

@@ -21,6 +21,7 @@ from gradsurgery.lab.analysis.compare import (
 from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
 from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
+from gradsurgery.lab.analysis.level_costs import LevelCost, level_costs
 from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences, progress_sentences
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
@@ -52,6 +53,7 @@ __all__ = [
     "Estimate",
     "FrontComparison",
     "Interval",
+    "LevelCost",
     "LossRange",
     "MethodComparison",
     "Option",
@@ -81,6 +83,7 @@ __all__ = [
     "interval_of",
     "is_main_alone",
     "lam_axis",
+    "level_costs",
     "loss_point",
     "main_alone",
     "outcome_sentences",

@@ -17,8 +17,7 @@ def hints(options: Options, best: Option | None) -> Iterator[str]:
     aux = options.criteria.aux.name
     if options.unrecorded:
         runs = "a finished run has" if options.unrecorded == 1 else f"{options.unrecorded} finished runs have"
-        metrics = f"{options.criteria.main.metric} and {options.criteria.aux.metric}"
-        yield f"Not compared: {runs} no row with {metrics}."
+        yield f"Not compared: {runs} no row with {options.criteria.names}."
     if not options.seeds_differ:
         yield "All seeds gave the same numbers: is the seed used?"
     all_options = [option for candidates in options.by_method.values() for option in candidates]
@@ -26,13 +25,13 @@ def hints(options: Options, best: Option | None) -> Iterator[str]:
         yield f"No {options.lam_name} improves {aux}: does the method get the right loss?"
     if best is None or best.lam is None:
         return
-    name = lam_name(best.lam)
+    name, tried = lam_name(best.lam), options.tried[best.method]
     of_method = [option for option in options.by_method[best.method] if option.lam is not None]
     if best.main.seeds > 1 and len(of_method) > 1 and options.seeds_differ and _is_plateau(best, of_method):
         lams = sorted(lam_number(option.lam) for option in of_method if option.lam is not None)
         ends = f"{number(lams[0])} to {number(lams[-1])}"
         yield f"{best.method} has the same {aux} from {name} = {ends}, within the spread over seeds."
-    elif best.lam != Tau(1.0) and best.lam == max(options.tried[best.method], key=lam_number) and len(of_method) > 1:
+    elif best.lam != Tau(1.0) and len(of_method) > 1 and lam_number(best.lam) == max(map(lam_number, tried)):
         yield f"The best {name} of {best.method} is the largest tried: a larger one may improve {aux} further."
 
 

@@ -14,21 +14,20 @@ from gradsurgery.lab.analysis.conditions import differing_settings
 from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed
 from gradsurgery.lab.analysis.outcomes import unfinished_runs
-from gradsurgery.lab.analysis.pareto import Point
-from gradsurgery.lab.analysis.series import best_alone, check_origin, is_main_alone
+from gradsurgery.lab.analysis.series import Values, best_alone, check_origin, is_main_alone
 from gradsurgery.lab.analysis.variant import option_of
 from gradsurgery.lab.lam import Lam, has_weight, lam_names
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
 from gradsurgery.lab.text import hyperparameters
 
-Ends: TypeAlias = dict[int, Point | None]
-"""Seed -> the final values of both metrics, None unless they are finite."""
+Ends: TypeAlias = dict[int, Values | None]
+"""Seed -> the final values of all metrics, None unless they are finite."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A method with its λ, ρ and settings, and what it does to both metrics."""
+    """A method with its λ, ρ and settings, and what it does to the metrics."""
 
     method: str
     lam: Lam | None
@@ -39,6 +38,13 @@ class Option:
     """Against main alone."""
     aux: Change
     """Against main alone."""
+    lower: tuple[Change, ...] = ()
+    """The auxiliary losses below the first, against main alone."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Of main and of every auxiliary loss."""
+        return self.main, self.aux, *self.lower
 
     @property
     def hyperparameters(self) -> str:
@@ -52,12 +58,14 @@ class Option:
 
     def describe(self, *, absolute: bool = False) -> str:
         """For example ``bloop, λ = 0.3: main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
-        return f"{self.name}: {describe_changes(self.main, self.aux, absolute=absolute)}"
+        return f"{self.name}: {describe_changes(self.changes, absolute=absolute)}"
 
 
-def describe_changes(main: Change, aux: Change, *, absolute: bool = False) -> str:
+def describe_changes(changes: Sequence[Change], *, absolute: bool = False) -> str:
     """For example ``main +1.4 %, aux −38.0 %``; ``absolute`` shows main as a difference."""
-    return f"{main.objective.name} {main.describe(absolute=absolute)}, {aux.objective.name} {aux.describe()}"
+    main, *others = changes
+    texts = [main.describe(absolute=absolute), *(change.describe() for change in others)]
+    return ", ".join(f"{change.objective.name} {text}" for change, text in zip(changes, texts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Options:
     seeds_differ: bool
     """False if there are several seeds and all gave the same numbers."""
     unrecorded: int
-    """How many finished runs have no row with both metrics."""
+    """How many finished runs have no row with all metrics."""
     unfinished: int
     """How many runs are still to be trained."""
     stopped: Sequence[Mapping[str, Setting]]
@@ -116,10 +124,9 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
             tried.setdefault(spec.method, []).append(spec.lam)
         ends = {seed: end for seed, end in by_seed.items() if end and seed in alone}
         if ends and None not in by_seed.values():
-            main = _compare(criteria.main, ends, alone, 0)
-            aux = _compare(criteria.aux, ends, alone, 1)
+            main, aux, *lower = (_compare(each, ends, alone, index) for index, each in enumerate(criteria.objectives))
             settings = {name: spec.settings[name] for name in names if name in spec.settings}
-            options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux))
+            options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux, tuple(lower)))
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
     compared = {method: _with_most_seeds(options) for method, options in by_method.items()}
@@ -150,18 +157,17 @@ def _group_runs(records: Iterable[RunRecord], criteria: Criteria) -> list[tuple[
 
 def _describe_missing_alone(records: Sequence[RunRecord], criteria: Criteria) -> str:
     if any(record.status == "done" and record.metrics and is_main_alone(record.spec) for record in records):
-        metrics = f"{criteria.main.metric} and {criteria.aux.metric}"
-        return f"a recommendation needs a row of main alone with finite {metrics}; got none"
+        return f"a recommendation needs a row of main alone with finite {criteria.names}; got none"
     return "a recommendation needs a finished run of main alone: train mixed with λ = 0"
 
 
-def _compare(objective: Objective, ends: Mapping[int, Point], alone: Mapping[int, Point], index: int) -> Change:
+def _compare(objective: Objective, ends: Mapping[int, Values], alone: Mapping[int, Values], index: int) -> Change:
     values, reference = ({seed: end[index] for seed, end in each.items()} for each in (ends, alone))
     return Change.on_common_seeds(objective, values, reference)
 
 
 def _seeds_differ(alone: Mapping[int, object], by_method: Mapping[str, Sequence[Option]]) -> bool:
-    changes = [change for options in by_method.values() for option in options for change in (option.main, option.aux)]
+    changes = [change for options in by_method.values() for option in options for change in option.changes]
     by_seed: list[BySeed] = [change.values for change in changes if change.seeds > 1]
     has_seeds = len(alone) > 1 or bool(by_seed)
     return not has_seeds or len(set(alone.values())) > 1 or any(len(set(values.values())) > 1 for values in by_seed)

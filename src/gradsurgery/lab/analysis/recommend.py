@@ -1,6 +1,7 @@
 """Recommend a λ: the one with the best aux whose main stays within an allowance of training on main alone.
 
-A λ that makes aux worse than main alone does is never recommended.
+A λ that makes aux worse than main alone does is never recommended. Of several auxiliary losses, the first has the say:
+among the options whose first is within the same allowance of the best one's, the second decides, and so on.
 """
 
 import math
@@ -13,7 +14,7 @@ from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
 from gradsurgery.lab.analysis.options import Option, Options
 from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
-from gradsurgery.lab.lam import Lam, lam_arguments, lam_names, lam_number
+from gradsurgery.lab.lam import Lam, Weight, lam_arguments, lam_names, lam_number
 from gradsurgery.lab.run import Setting
 from gradsurgery.lab.text import write_setting
 
@@ -38,6 +39,8 @@ class Recommendation:
     """One sentence, such as ``bloop, λ = 0.3: main +1.4 % [+0.9, +1.9], aux −38.0 % [−40.1, −35.8]``."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """Those in which the runs differ, such as the learning rate."""
+    lower: tuple[Change, ...] = ()
+    """Of the auxiliary losses below the first."""
 
     @property
     def code(self) -> str:
@@ -87,20 +90,22 @@ def advise(options: Options, allowance: Allowance) -> Advice:
     if any(math.isnan(allowance.excess(option).mean) for option in all_options):
         name = options.criteria.main.name
         raise ValueError(f"main alone ends with {name} = 0, so the allowance must be a difference, such as 0.01")
+    within = {method: _helpful_within(candidates, allowance) for method, candidates in options.by_method.items()}
+    best = _choose([option for candidates in within.values() for option in candidates], allowance)
     chosen: dict[str, Option] = {}
     recommendations = []
     for method, candidates in options.by_method.items():
-        if within := _helpful_within(candidates, allowance):
-            chosen[method] = min(within, key=_mean_aux)
+        if own := best if best and best.method == method else _choose(within[method], allowance):
+            chosen[method] = own
             recommendations.append(_recommend(chosen[method], options.criteria.split, allowance))
         else:
             text = _describe_none(method, candidates, allowance, options)
             recommendations.append(
                 Recommendation(method, None, None, options.criteria.split, 0, None, None, False, text)
             )
-    recommendations.sort(key=lambda each: _mean_aux(chosen[each.method]) if each.method in chosen else math.inf)
+    recommendations.sort(key=lambda each: _mean_excess(chosen[each.method]) if each.method in chosen else math.inf)
+    recommendations.sort(key=lambda each: chosen.get(each.method) is not best)  # with a worse aux, but a better second
     verdict = _judge(options, recommendations, chosen, allowance)
-    best = chosen.get(recommendations[0].method)
     return Advice(allowance, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 
 
@@ -116,7 +121,17 @@ def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendati
         caveat = f" ({aux.objective.name} may not be better)"
     text = option.describe(absolute=allowance.absolute) + caveat
     return Recommendation(
-        option.method, option.lam, option.rho, split, main.seeds, main, aux, certain, text, option.settings
+        option.method,
+        option.lam,
+        option.rho,
+        split,
+        main.seeds,
+        main,
+        aux,
+        certain,
+        text,
+        option.settings,
+        option.lower,
     )
 
 
@@ -146,12 +161,26 @@ def _judge(
 
 def _helpful_within(candidates: Iterable[Option], allowance: Allowance) -> list[Option]:
     """The options that improve aux, with main within the allowance, as means over seeds."""
-    return [option for option in candidates if _mean_aux(option) < 0 and allowance.permits(option)]
+    return [option for option in candidates if _mean_excess(option) < 0 and allowance.permits(option)]
 
 
-def _mean_aux(option: Option) -> float:
-    """How much worse aux is than that of main alone, as a mean difference."""
-    return option.aux.excess(absolute=True).mean
+def _choose(candidates: Sequence[Option], allowance: Allowance) -> Option | None:
+    """The option with the best aux; of those within the allowance of it, that with the best second aux, and so on."""
+    best = None
+    for level in range(1, len(candidates[0].changes) if candidates else 0):
+        best = leader = min(candidates, key=lambda option, level=level: _mean_excess(option, level))  # type: ignore[misc]
+        candidates = [option for option in candidates if option is leader or _is_near(option, leader, level, allowance)]
+    return best
+
+
+def _is_near(option: Option, best: Option, level: int, allowance: Allowance) -> bool:
+    change = option.changes[level].against(best.changes[level])
+    return change.seeds > 0 and change.excess(absolute=allowance.absolute).mean <= allowance.limit
+
+
+def _mean_excess(option: Option, level: int = 1) -> float:
+    """How much worse an auxiliary loss is than that of main alone, as a mean difference."""
+    return option.changes[level].excess(absolute=True).mean
 
 
 def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowance, options: Options) -> str:
@@ -163,7 +192,7 @@ def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowan
             f"{method}: nothing to compare, as its runs diverged, failed, stopped or have other seeds than main alone"
         )
     if within := [option for option in candidates if allowance.permits(option)]:
-        closest = min(within, key=_mean_aux)
+        closest = min(within, key=_mean_excess)
         has_lam = closest.lam is not None
         reason = f"no {name} within the allowance improves {aux}" if has_lam else f"does not improve {aux}"
         change = f"{aux} {closest.aux.describe()}"
@@ -176,7 +205,9 @@ def _describe_none(method: str, candidates: Sequence[Option], allowance: Allowan
     return f"{method}: {reason} ({details})"
 
 
-def _code(lam: float | gs.relative) -> str:
+def _code(lam: Weight | tuple[Weight, ...]) -> str:
     """λ or τ as code, with three significant digits: those of a logarithmic grid have sixteen."""
+    if isinstance(lam, tuple):
+        return f"({', '.join(map(_code, lam))})"
     value = float(f"{lam_number(lam):.3g}")
     return f"gs.relative({value})" if isinstance(lam, gs.relative) else f"{value}"

@@ -4,13 +4,16 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from gradsurgery.lab.analysis.pareto import Point, front
 from gradsurgery.lab.analysis.variant import Variant, label_variants, variant_of
-from gradsurgery.lab.lam import Lam, Tau, has_weight, lam_names, lam_number
+from gradsurgery.lab.lam import Lam, Tau, has_weight, is_relative, lam_names, lam_number
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
-from gradsurgery.relative import relative
 
+Values: TypeAlias = tuple[float, ...]
+"""Metrics of a run."""
+V = TypeVar("V", bound=Values)
 SPLITS = ("train", "test")
 """The data that losses are measured on."""
 
@@ -20,24 +23,26 @@ def loss_point(row: Metrics, split: str) -> Point:
     return row.get(f"main_{split}", math.nan), row.get(f"aux_{split}", math.nan)
 
 
-def last_losses(record: RunRecord, split: str) -> Point | None:
+def last_losses(record: RunRecord, split: str) -> Values | None:
     """The losses in the last row that has both, finite or not; None if no row has."""
     return _last_values(record, f"main_{split}", f"aux_{split}")
 
 
 def final_point(record: RunRecord, split: str) -> Point | None:
     """The losses at the end of a run; None if the run did not finish or its final losses are not finite."""
-    return final_values(record, f"main_{split}", f"aux_{split}")
+    values = final_values(record, f"main_{split}", f"aux_{split}")
+    return (values[0], values[1]) if values else None
 
 
-def final_values(record: RunRecord, main: str, aux: str) -> Point | None:
-    """Two metrics at the end of a run; None if the run did not finish or they are not finite."""
-    point = _last_values(record, main, aux) if record.status == "done" else None
-    return point if point is not None and all(map(math.isfinite, point)) else None
+def final_values(record: RunRecord, *metrics: str) -> Values | None:
+    """Metrics at the end of a run; None if the run did not finish or they are not finite."""
+    values = _last_values(record, *metrics) if record.status == "done" else None
+    return values if values is not None and all(map(math.isfinite, values)) else None
 
 
-def _last_values(record: RunRecord, main: str, aux: str) -> Point | None:
-    return next(((row[main], row[aux]) for row in reversed(record.metrics) if main in row and aux in row), None)
+def _last_values(record: RunRecord, *metrics: str) -> Values | None:
+    complete = (row for row in reversed(record.metrics) if all(name in row for name in metrics))
+    return next((tuple(row[name] for name in metrics) for row in complete), None)
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,8 @@ def group_runs(records: Iterable[RunRecord]) -> list[Series]:
     mixed = [record.spec for record in records if record.spec.method == "mixed" and has_weight(record.spec.lam)]
     if mixed and _is_shared(records):
         records = [record for record in records if not is_main_alone(record.spec)]
-    elif mixed and all(isinstance(spec.lam, relative) for spec in mixed):
-        records = [
-            record for record in records if isinstance(record.spec.lam, relative) or not is_main_alone(record.spec)
-        ]
+    elif mixed and all(is_relative(spec.lam) for spec in mixed):
+        records = [record for record in records if is_relative(record.spec.lam) or not is_main_alone(record.spec)]
     return [
         Series(variant, label, tuple(record for record in records if variant_of(record.spec) == variant))
         for variant, label in label_variants(variant_of(record.spec) for record in records).items()
@@ -160,7 +163,7 @@ def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
     return best_alone(ends.values())
 
 
-def best_alone(candidates: Iterable[dict[int, Point]], sign: int = 1) -> dict[int, Point]:
+def best_alone(candidates: Iterable[dict[int, V]], sign: int = 1) -> dict[int, V]:
     """Of the runs of main alone with each settings, those with the most seeds and then the lowest mean of main.
 
     Args:
@@ -169,7 +172,7 @@ def best_alone(candidates: Iterable[dict[int, Point]], sign: int = 1) -> dict[in
     """
     return min(
         filter(None, candidates),
-        key=lambda ends: (-len(ends), sign * statistics.fmean(main for main, _ in ends.values())),
+        key=lambda ends: (-len(ends), sign * statistics.fmean(values[0] for values in ends.values())),
         default={},
     )
 

@@ -38,7 +38,7 @@ def list_problems(options: argparse.Namespace, console: Console) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Train one run."""
-    grid = {"methods": [options.method], "lams": options.lam, "taus": options.tau, "rhos": options.rho}
+    grid = {"methods": [options.method], "lams": _lists(options.lam), "taus": options.tau, "rhos": options.rho}
     grid |= {
         "seeds": options.seed,
         "scale": options.scale,
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def sweep(options: argparse.Namespace, console: Console) -> None:
     """Train a grid, then write the report."""
     methods = None if options.methods is None else split_names(options.methods)
-    grid = {"methods": methods, "lams": options.lams, "taus": options.taus, "rhos": options.rhos}
+    grid = {"methods": methods, "lams": _lists(options.lams), "taus": options.taus, "rhos": options.rhos}
     grid |= {"seeds": options.seeds, "scale": options.scale, "settings": parse_settings(options.set)}
     if options.dry_run:
         _, runs, max_lams = plan_runs(options.problem, **grid)
@@ -71,6 +71,11 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
         _write_report(swept, options.folder / "report", console, options.allow or (0.02, False))
         raise_if_failed(records, options.folder)
+
+
+def _lists(lams: list[str] | None) -> str | list[str] | None:
+    """``--lams``: given once it is for all auxiliary losses, else once for each."""
+    return lams[0] if lams and len(lams) == 1 else lams
 
 
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -9,8 +10,8 @@ from rich.text import Text
 
 from gradsurgery.lab.cli.arguments import split_names
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.lam import Tau
-from gradsurgery.lab.notation import parse_lams, parse_numbers, parse_seeds
+from gradsurgery.lab.lam import Lam, Tau, Weight, split_lam
+from gradsurgery.lab.notation import parse_lam_lists, parse_numbers, parse_seeds
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store.edit import delete_runs, merge_store, rename_problem
 from gradsurgery.lab.store.select import select_runs
@@ -75,14 +76,14 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
     """The runs of a problem that all options name, at least one."""
     records = select_runs(options.folder, options.problem, [options.scale] if options.scale else ())
     methods = None if options.methods is None else split_names(options.methods)
-    lams = None if options.lams is None and options.taus is None else parse_lams(options.lams or "")
+    lams = parse_lam_lists(options.lams or "")
     taus = [Tau(tau) for tau in parse_numbers(options.taus or "")]
     seeds = None if options.seeds is None else parse_seeds(options.seeds)
     chosen = [
         record
         for record in records
         if (methods is None or record.spec.method in methods)
-        and (lams is None or record.spec.lam in (*lams, *taus))
+        and (not (options.lams or options.taus) or record.spec.lam in taus or _has_lams(record.spec.lam, lams))
         and (seeds is None or record.spec.seed in seeds)
         and (not options.failed or record.status == "failed")
     ]
@@ -90,6 +91,11 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
         stored = "; ".join(describe_runs(record.spec for record in records))
         raise UserError(f"no stored run of {options.problem} matches all options; it has {stored}")
     return chosen
+
+
+def _has_lams(lam: Lam | None, lists: Sequence[Sequence[Weight]]) -> bool:
+    """True if each λ is in the list of its place; λ beyond the last list may be anything."""
+    return lam is not None and all(each in lams for each, lams in zip(split_lam(lam), lists, strict=False))
 
 
 def _confirm(question: str) -> bool:

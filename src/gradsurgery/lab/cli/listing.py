@@ -13,8 +13,9 @@ from rich.text import Text
 import gradsurgery as gs
 from gradsurgery.lab.cli.field_docs import field_docs
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.lam import lam_number
-from gradsurgery.lab.method import known_methods
+from gradsurgery.lab.lam import is_relative, lam_number
+from gradsurgery.lab.method import known_methods, takes_several
+from gradsurgery.lab.notation import parse_lam_lists
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.settings import kinds_of, settings_mapping
 from gradsurgery.lab.text import number, write_setting
@@ -56,8 +57,10 @@ def _grids(problem: Problem) -> Table:
 
 
 def _lams(scale: Scale) -> str:
-    is_relative = any(isinstance(lam, gs.relative) for lam in scale.lams)
-    return "relative " * is_relative + _span([lam_number(lam) for lam in scale.lams])
+    return " × ".join(
+        "relative " * any(map(is_relative, lams)) + _span(list(map(lam_number, lams)))
+        for lams in parse_lam_lists(scale.lams)
+    )
 
 
 def _span(values: Sequence[float]) -> str:
@@ -93,7 +96,8 @@ def _data(problem: Problem) -> list[str]:
 def _methods(problem: Problem) -> Table:
     table = Table("method", "hyperparameters", "", box=None, padding=(0, 2))
     for name, method in known_methods().items():
-        if problem.methods is None or name in problem.methods:
+        is_possible = len(problem.aux_losses) == 1 or takes_several(name)
+        if is_possible and (problem.methods is None or name in problem.methods):
             summary = (inspect.getdoc(method) or "").partition("\n")[0].replace("``", "")
             table.add_row(name, ", ".join(_hyperparameters(method)), summary)
     return table

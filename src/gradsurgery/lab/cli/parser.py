@@ -41,6 +41,7 @@ _EXAMPLES = {
   gradsurgery sweep lipschitz --lams relative:0.03:3:7log     λ in units of main's gradient
   gradsurgery sweep lipschitz --lams auto:9                   up to nine λ, placed where the front has gaps
   gradsurgery sweep lipschitz --methods bloop,pcd --taus 0.1,0.3,1
+  gradsurgery sweep three.py:ranked --lams 0.1,1 --lams 0.01,0.1    two auxiliary losses: λ₁, then λ₂
   gradsurgery sweep lipschitz --scale laptop --data-dir data  real data, from a folder or the Hugging Face hub
   gradsurgery sweep lipschitz --dry-run                       what it would train, and how much is stored
   gradsurgery sweep lipschitz --set epochs=5 --set batch=64   other settings; gradsurgery list lipschitz shows them
@@ -171,7 +172,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     run = add("run", commands.run, "train one method with one λ and one seed")
     add_problem_argument(run)
     run.add_argument("--method", required=True, help="a name from gradsurgery list PROBLEM, or file.py:name")
-    run.add_argument("--lam", metavar="λ", help="weight of the auxiliary loss, such as 0.1 or relative:0.3")
+    run.add_argument(
+        "--lam",
+        action="append",
+        metavar="λ",
+        help="weight of the auxiliary loss, such as 0.1 or relative:0.3; of several losses, given once for each",
+    )
     run.add_argument("--tau", metavar="τ", help="for pcd, in place of λ: the share of aux's own progress, from 0 to 1")
     run.add_argument("--rho", metavar="ρ", help="speed of the moving average, above 0 and at most 1")
     run.add_argument("--seed", default="0", metavar="N", help="default: 0")
@@ -187,7 +193,11 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     grid = sweep.add_argument_group("grid", "What you leave out comes from the problem.")
     grid.add_argument("--methods", metavar="NAME,…", help="such as mixed,bloop; your own as file.py:name")
     grid.add_argument(
-        "--lams", metavar="λ,…", help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:auto:9"
+        "--lams",
+        action="append",
+        metavar="λ,…",
+        help="weights of the auxiliary loss, such as 0,1e-4:1:9log or relative:auto:9; "
+        "of several losses, given once for each, or once for all",
     )
     grid.add_argument("--taus", metavar="τ,…", help="for pcd, in place of λ: shares of aux's own progress, from 0 to 1")
     grid.add_argument("--rhos", metavar="ρ,…", help="speeds of the moving average, such as 0.01,0.1")
@@ -234,7 +244,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_problem_argument(delete)
     delete.add_argument("--scale", help="only at this scale")
     delete.add_argument("--methods", metavar="NAME,…", help="only these methods")
-    delete.add_argument("--lams", metavar="λ,…", help="only these λ, such as 0.1 or relative:0.3")
+    delete.add_argument(
+        "--lams",
+        action="append",
+        metavar="λ,…",
+        help="only these λ, such as 0.1; of several losses, given once for each",
+    )
     delete.add_argument("--taus", metavar="τ,…", help="only these τ")
     delete.add_argument("--seeds", metavar="N,…", help="only these seeds, such as 0,1 or 0-4")
     delete.add_argument("--failed", action="store_true", help="only runs that failed")

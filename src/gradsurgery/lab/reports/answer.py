@@ -12,6 +12,7 @@ from gradsurgery.lab.analysis import (
     advise,
     collect_options,
     describe_changes,
+    level_costs,
     main_alone,
 )
 from gradsurgery.lab.reports.style import Look, look
@@ -36,6 +37,10 @@ class Answer:
     others: list[tuple[Look, str]]
     """The best λ of each other method, in a sentence."""
     hints: Sequence[str]
+    losses: Sequence[str]
+    """All losses or metrics, main's first."""
+    costs: list[tuple[Look, str, Sequence[str]]]
+    """What each λ of an auxiliary loss below the first changes, by loss; empty if there is one auxiliary loss."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,15 @@ def _answer(advice: Advice) -> Answer:
             if each is not best
         ],
         hints=advice.hints,
+        losses=[objective.name for objective in advice.options.criteria.objectives],
+        costs=[
+            (
+                look(cost.option.method, methods),
+                keep_together(cost.name),
+                [change.describe() for change in cost.changes],
+            )
+            for cost in level_costs(advice)
+        ],
     )
 
 
@@ -97,7 +111,7 @@ def describe_gain(advice: Advice) -> str:
         name = advice.options.lam_name
         return f"Train on main alone: no {name} improves {aux} if {main} may be {advice.allowance} worse."
     seeds = "one seed" if best.seeds == 1 else f"{best.seeds} seeds, 95 % intervals"
-    changes = describe_changes(best.main, best.aux, absolute=advice.allowance.absolute)
+    changes = describe_changes((best.main, best.aux, *best.lower), absolute=advice.allowance.absolute)
     in_doubt = not (best.certain or best.seeds == 1 or advice.verdict.text)
     doubt = f"; {main} may be beyond the allowance" if in_doubt else ""
     return f"Against main alone: {changes} ({seeds}){doubt}."

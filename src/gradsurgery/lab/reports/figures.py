@@ -155,13 +155,20 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
         _set_scale(panel, "y", range_of(values))
         panel.set(
             title=f"$t = {t:g}$",
-            xlabel=lam_axis(groups).replace("λ", "$\\lambda$").replace("τ", "$\\tau$"),
+            xlabel=_math(lam_axis(groups)),
             xscale="log",
         )
         panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")
     return figure
+
+
+def _math(name: str) -> str:
+    """The name of λ in the font of formulas."""
+    for letter, formula in (("λ₁", "$\\lambda_1$"), ("λ", "$\\lambda$"), ("τ", "$\\tau$")):
+        name = name.replace(letter, formula)
+    return name
 
 
 def _draw_mixed_line(

@@ -23,7 +23,7 @@ from gradsurgery.lab.analysis import (
     splits_with_points,
 )
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.lam import lam_number
+from gradsurgery.lab.lam import is_relative, named_numbers
 from gradsurgery.lab.reports.answer import page_answers
 from gradsurgery.lab.reports.charts import chart_data
 from gradsurgery.lab.reports.figures import STANDARD_FIGURES, Drawing, save_figures
@@ -33,7 +33,6 @@ from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric
 from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
-from gradsurgery.relative import relative
 
 
 def write_report(
@@ -107,10 +106,10 @@ def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str,
 def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
     specs = [record.spec for record in records]
     lams: dict[str, set[float]] = {}
-    has_relative = any(isinstance(spec.lam, relative) for spec in specs)
+    has_relative = any(is_relative(spec.lam) for spec in specs)
     for spec in specs:
-        if spec.lam is not None and not (has_relative and is_main_alone(spec)):
-            lams.setdefault(spec.lam_name, set()).add(lam_number(spec.lam))
+        for name, value in () if has_relative and is_main_alone(spec) else named_numbers(spec.lam):
+            lams.setdefault(name, set()).add(value)
     facts = {
         "Problem": specs[0].problem,
         "Scale": specs[0].scale,

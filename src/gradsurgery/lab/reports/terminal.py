@@ -15,7 +15,9 @@ from gradsurgery.lab.analysis import (
     advise,
     collect_options,
     compare_methods,
+    describe_changes,
     group_runs,
+    level_costs,
     main_alone,
     outcome_sentences,
     progress_sentences,
@@ -85,6 +87,8 @@ def print_recommendations(
     )
     for text in (*(each.text for each in advice.recommendations), *advice.hints):
         _print(console, text, indent=2)
+    for cost in level_costs(advice):
+        _print(console, f"{cost.name}: {describe_changes(cost.changes)}", indent=2)
     _print_answer(advice, console)
 
 

@@ -7,12 +7,13 @@ and below is better in every view.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradsurgery.lab.analysis import Criteria, choose_criteria, group_runs, splits_with_points
+from gradsurgery.lab.analysis import choose_criteria, group_runs, splits_with_points
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord
 
 METRICS = "metrics"
-"""The view of the user's metrics: rows have their costs as ``main_metrics`` and ``aux_metrics``."""
+"""The view of the user's metrics: rows have their costs as ``main_metrics`` and ``aux_metrics``. That of the first and
+the second auxiliary loss is ``aux2``, and so on."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,16 @@ class View:
     """Two metrics, one for each axis."""
 
     name: str
-    """``train``, ``test`` or ``metrics``."""
+    """``train``, ``test``, ``metrics`` or ``aux2``."""
     main: Objective
+    """On the first axis."""
     aux: Objective
+    """On the second."""
 
     @property
     def label(self) -> str:
         """The text of its button."""
-        named = [each.name for each in (self.main, self.aux) if not each.is_loss]
+        named = [each.name for each in (self.main, self.aux) if not each.is_loss or self.name.startswith("aux")]
         return ", ".join(named) or self.name
 
 
@@ -39,15 +42,17 @@ def find_views(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[View
         criteria = choose_criteria(records)
     except ValueError:  # the runs name different metrics, as the answer says
         return list(records), views
-    view = View(METRICS, criteria.main, criteria.aux)
-    is_new = all((each.main, each.aux) != (view.main, view.aux) for each in views)
-    if not (is_new and any(criteria.end(record) for group in groups for record in group.records)):
+    if not any(criteria.end(record) for group in groups for record in group.records):
         return list(records), views
-    return [_with_costs(record, criteria) for record in records], [*views, view]
+    judged = View(METRICS, criteria.main, criteria.aux)
+    is_new = all((each.main, each.aux) != (judged.main, judged.aux) for each in views)
+    further = [judged] * is_new
+    further += [View(f"aux{level}", criteria.aux, lower) for level, lower in enumerate(criteria.lower, 2)]
+    return [_with_costs(record, further) for record in records], [*views, *further]
 
 
-def _with_costs(record: RunRecord, criteria: Criteria) -> RunRecord:
-    costs = {f"main_{METRICS}": criteria.main, f"aux_{METRICS}": criteria.aux}
+def _with_costs(record: RunRecord, views: Sequence[View]) -> RunRecord:
+    costs = {f"main_{view.name}": view.main for view in views} | {f"aux_{view.name}": view.aux for view in views}
     rows = (
         {**row, **{name: each.sign * row[each.metric] for name, each in costs.items() if each.metric in row}}
         for row in record.metrics

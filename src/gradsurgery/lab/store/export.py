@@ -22,9 +22,10 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
     """Write a table with one row per run and step.
 
     Its columns are ``key``, ``status``, ``problem``, ``scale``, ``method``, ``lam``, ``relative`` (whether lam is in
-    units of |g_main| / |g_aux|), ``tau``, ``rho``, ``seed``, each setting as ``settings.<name>``, ``step``, each metric
-    under its name, or as ``metrics.<name>`` if another column has that. Numbers are exact. A value that a run does not
-    have is null (empty in CSV), which differs from a measured NaN, though pandas reads both as NaN.
+    units of |g_main| / |g_aux|), ``tau``, ``rho``, ``seed``, for several auxiliary losses ``lam2``, ``relative2`` and
+    so on, each setting as ``settings.<name>``, ``step``, each metric under its name, or as ``metrics.<name>`` if
+    another column has that. Numbers are exact. A value that a run does not have is null (empty in CSV), which differs
+    from a measured NaN, though pandas reads both as NaN.
 
     Args:
         records: the runs, for example ``store.select()``.
@@ -75,6 +76,9 @@ def _table(records: Iterable[RunRecord]) -> Any:
     rows: list[dict[str, Any]] = []
     settings: set[str] = set()
     metrics: set[str] = set()
+    records = list(records)
+    columns_of_lam = {name for record in records for name in lam_columns(record.spec.lam)}
+    types |= {name: number if name.startswith("lam") else pa.bool_() for name in sorted(columns_of_lam - types.keys())}
     for record in records:
         spec = {"key": record.spec.key, "status": record.status, **vars(record.spec), **lam_columns(record.spec.lam)}
         setting_cells = {f"settings.{name}": value for name, value in spec.pop("settings").items()}

@@ -23,9 +23,10 @@ def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str |
         where: the condition.
         values: the condition's named parameters.
     """
-    # relative λ and τ are text, which SQLite would sort letter by letter
-    number = "CASE WHEN typeof(lam) = 'text' THEN CAST(substr(lam, instr(lam, ':') + 1) AS REAL) ELSE lam END"
-    order = f"problem, scale, method, typeof(lam) = 'text', {number}, rho, seed, settings, key"
+    # relative λ, τ and several λ are text, which SQLite would sort letter by letter; CAST reads the first number
+    first = "CAST(replace(replace(lam, 'relative:', ''), 'tau:', '') AS REAL)"
+    number = f"CASE WHEN typeof(lam) = 'text' THEN {first} ELSE lam END"
+    order = f"problem, scale, method, typeof(lam) = 'text', {number}, lam, rho, seed, settings, key"
     records = []
     for row in db.execute(f"SELECT * FROM runs WHERE {where} ORDER BY {order}", values):
         logged = db.execute("SELECT step, name, value FROM metrics WHERE run = ? ORDER BY step, name", (row[0],))
@@ -55,7 +56,7 @@ def _record(row: tuple[Any, ...], logged: list[tuple[Any, Any, Any]]) -> RunReco
     for name, text in (("key", key), ("problem", problem), ("scale", scale), ("method", method), ("status", status)):
         _check(name, text, _TEXT)
     lam: Any = read_lam(written)
-    _check("lam", lam, (*_NUMBER, relative, Tau, type(None)))
+    _check("lam", lam, (*_NUMBER, relative, tuple, Tau, type(None)))
     _check("rho", rho, (*_NUMBER, type(None)))
     _check("seed", seed, (int,))
     if status not in STATUSES:

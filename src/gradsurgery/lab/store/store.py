@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gradsurgery.lab.find import find_problem, installed_problems
-from gradsurgery.lab.lam import Tau, write_lam
+from gradsurgery.lab.lam import Tau, split_lam, write_lam
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
 from gradsurgery.lab.store.rows import parse_object, read_records
@@ -234,7 +234,7 @@ class Store:
         Args:
             problem: a name for the problem; ``gradsurgery report NAME`` draws its runs.
             method: the method that the script trains with. Its ``rho`` must be a number, its ``lam`` a number or
-                ``gs.relative`` of one, its ``tau`` a number.
+                ``gs.relative`` of one, or a tuple of these, its ``tau`` a number.
             seed: the seed.
             settings: anything else that tells runs apart, such as the learning rate. Hyperparameters of the method
                 other than lam, tau and rho, such as ``beta`` of ``gradvac``, must be among them.
@@ -245,7 +245,8 @@ class Store:
         weight = "tau" if hasattr(method, "tau") and not hasattr(method, "lam") else "lam"
         lam: Any = getattr(method, weight, None)
         rho: Any = getattr(method, "rho", None)
-        for name, value in ((weight, lam.ratio if isinstance(lam, relative) else lam), ("rho", rho)):
+        weights = [(weight, part.ratio if isinstance(part, relative) else part) for part in split_lam(lam)]
+        for name, value in (*weights, ("rho", rho)):
             if not (value is None or isinstance(value, int | float)):
                 raise ValueError(f"a recorded run must have one number as its {name}; got {value!r}")
         settings = dict(settings or {})

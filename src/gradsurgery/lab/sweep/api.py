@@ -10,8 +10,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.extra import require_extra
 from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.grid import choose_lams, specs
-from gradsurgery.lab.lam import Weight
-from gradsurgery.lab.notation import parse_numbers, parse_seeds
+from gradsurgery.lab.notation import LamLists, parse_numbers, parse_seeds
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
@@ -29,7 +28,7 @@ def sweep(
     *,
     folder: str | Path = "runs",
     methods: Sequence[str | type[Method]] | None = None,
-    lams: str | Sequence[Weight] | None = None,
+    lams: LamLists | None = None,
     rhos: str | Sequence[float] | None = None,
     taus: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
@@ -62,13 +61,15 @@ def sweep(
         folder: where the store, checkpoints and reports go.
         methods: names in ``gradsurgery.METHODS``, your own classes, or ``file.py:name``.
         lams: weights of the auxiliary loss, as numbers, as ``gs.relative`` of numbers, or as text: ``"0,1e-3:1:7log"``,
-            ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps.
+            ``"relative:0.03:3:7log"``, or ``"auto:9"`` for up to nine λ placed where the front has gaps. For several
+            auxiliary losses, one such list for all of them or one for each: ``([0.1, 1.0], "0.01,0.1")``.
         rhos: speeds of the moving average, for every method that has one; numbers, or text such as ``"0.01,0.1"``.
         taus: shares of aux's own progress, for ``pcd``, which takes them in place of λ.
         seeds: the seeds, as numbers or as text such as ``"0-4"``.
         settings: settings to change, by name; a list of values is swept, such as ``{"learning_rate": [0.1, 0.3]}``.
         scale: a scale of the problem; by default its first.
-        main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need.
+        main_alone: False to leave out main alone (mixed with λ = 0), which recommendations need, and of several
+            auxiliary losses λ = 0 for the last, which shows what that one costs the others.
         workers: how many runs train at once, each in a process; by default one per core or accelerator. 0 trains all in
             this process, which they share, and raises what a run raises: for debugging.
         cores_per_run: cores of each run; by default 1, or with accelerators an equal share of all.
@@ -142,6 +143,7 @@ def _check_first_row(problem: Problem, listener: Listener) -> Listener:
     A problem that draws its own figures may have none.
     """
     names = LOSSES.keys() | {objective.metric for objective in problem.objectives.values()}
+    lower = [(f"aux{level}_train", f"aux{level}_test") for level in range(2, len(problem.aux_losses) + 1)]
     is_checked = problem.draw is not None
 
     def listen(event: Event) -> None:
@@ -153,6 +155,11 @@ def _check_first_row(problem: Problem, listener: Listener) -> Listener:
                     f"the first row of {problem.name} must have main_train and aux_train, or main_test and aux_test; "
                     f"got {', '.join(event.metrics)}"
                 )
+            for train, test in lower:
+                if train not in event.metrics and test not in event.metrics:
+                    raise UserError(
+                        f"the first row of {problem.name} must have {train} or {test}; got {', '.join(event.metrics)}"
+                    )
         listener(event)
 
     return listen
@@ -162,7 +169,7 @@ def plan_runs(
     problem: Problem | str,
     *,
     methods: Sequence[str | type[Method]] | None = None,
-    lams: str | Sequence[Weight] | None = None,
+    lams: LamLists | None = None,
     rhos: str | Sequence[float] | None = None,
     taus: str | Sequence[float] | None = None,
     seeds: str | Sequence[int] | None = None,
@@ -189,6 +196,8 @@ def plan_runs(
         main_alone=main_alone,
         adaptive=grid.limit is not None,
     )
+    if grid.limit is not None and len(declared.aux_losses) > 1:
+        raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
     if grid.limit is not None and len({repr(run.settings) for run in runs}) > 1:
         raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
     return declared, runs, grid.limit

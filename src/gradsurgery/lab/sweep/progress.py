@@ -6,7 +6,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gradsurgery.lab.lam import lam_number
+from gradsurgery.lab.lam import named_numbers
+from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import Metrics, RunSpec
 from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned, Printed, Stopped, Warned
 
@@ -14,15 +15,15 @@ from gradsurgery.lab.sweep.events import Advanced, Done, Event, Failed, Planned,
 def describe(run: RunSpec) -> str:
     """Method, λ, ρ and seed of a run, for one line."""
     parts = [run.method]
-    parts += [f"{run.lam_name}={lam_number(run.lam):.3g}"] if run.lam is not None else []
+    parts += [f"{name}={value:.3g}" for name, value in named_numbers(run.lam)]
     parts += [f"ρ={run.rho:.3g}"] if run.rho is not None else []
     return " ".join([*parts, f"seed {run.seed}"])
 
 
 def format_losses(metrics: Metrics) -> str:
     """The training losses of a row; empty if it has none."""
-    shown = [f"{key} {metrics[f'{key}_train']:.4g}" for key in ("main", "aux") if f"{key}_train" in metrics]
-    return ", ".join(shown)
+    losses = {name: value for name, value in metrics.items() if name.endswith("_train") and Objective(name).is_loss}
+    return ", ".join(f"{Objective(name).name} {value:.4g}" for name, value in losses.items())
 
 
 class ProgressBar:
