@@ -125,8 +125,14 @@ def test_mixed_keeps_lam_0_beside_pcd_if_all_methods_with_a_lam_have_it():
     assert by_method == {"bloop": 2, "mixed": 2, "pcd": 1}
 
 
+@lab.problem(main="nothing to lose", aux="falls with the share")
+def free(run):
+    share = getattr(run.method, "tau", 0.0)
+    yield {"step": 0, "main_train": 1.0 + 0.01 * share, "aux_train": 1.0 - 0.9 * share}
+
+
 def test_an_adaptive_grid_varies_tau_up_to_1(tmp_path):
-    records = lab.sweep(walk, folder=tmp_path, methods=["pcd"], lams="auto:6", workers=0, quiet=True)
+    records = lab.sweep(free, folder=tmp_path, methods=["pcd"], lams="auto:6", workers=0, quiet=True)
     taus = [record.spec.lam.share for record in records if record.spec.method == "pcd"]
     assert set(START_TAUS) < set(taus)
     assert len(taus) <= 6
