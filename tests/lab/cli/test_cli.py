@@ -70,7 +70,7 @@ def test_a_real_sweep_ends_with_the_table_and_the_report(capsys, tmp_path):
     assert (code, out.splitlines()[-1]) == (0, f"report: {page}")
     code, out, _ = call(capsys, "export", "lipschitz", str(tmp_path / "runs.csv"), "--folder", str(tmp_path))
     assert (code, out.split()[0]) == (0, "5")
-    assert '"method","lam","relative","rho","seed"' in (tmp_path / "runs.csv").read_text()
+    assert '"method","lam","relative","tau","rho","seed"' in (tmp_path / "runs.csv").read_text()
 
 
 @pytest.mark.slow

@@ -208,7 +208,7 @@ def test_main_alone_beside_diverged_runs_has_no_charts(tmp_path, no_figures):
 
 @pytest.mark.slow
 def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
-    grid = itertools.product(gs.METHODS, np.geomspace(1e-4, 1, 20).tolist(), range(10))
+    grid = itertools.product(list(gs.METHODS)[:10], np.geomspace(1e-4, 1, 20).tolist(), range(10))
     records = [run(method, lam, seed=seed, steps=100) for method, lam, seed in grid]
     assert len(records) == 2000
     assert write_report(records + main_alone(10, steps=100), tmp_path, "large").stat().st_size < 10e6
