@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradsurgery.lab.analysis import compare_methods, group_runs
+from gradsurgery.lab.analysis import compare_fronts, fronts_of, group_runs
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.reports import draw_fronts, draw_mixed_loss, paper_style
@@ -57,8 +57,19 @@ def render_table(records: Sequence[RunRecord]) -> str:
 
 
 def compare_rows(records: Sequence[RunRecord], split: str) -> list[list[str]]:
-    """The hypervolume lead over mixed and main at equal aux of each method; empty where there is no comparison."""
-    fronts = [method.fronts for method in compare_methods(records, split).methods]
+    """The hypervolume lead over mixed and main at equal aux of each method; empty where there is no comparison.
+
+    A method that was trained with some of the λ only is compared with mixed at these, as in the claims.
+    """
+    groups = group_runs(records)
+    rivals = [record for record in records if record.spec.method == "mixed"]
+    fronts = []
+    for group in groups:
+        lams = {record.spec.lam for record in group.records}
+        at_same_lams = [record for record in rivals if record.spec.lam in lams] or rivals
+        is_rival = group.variant.method == "mixed"
+        comparison = compare_fronts(fronts_of(group.records, split), fronts_of(at_same_lams, split))
+        fronts.append(None if is_rival else comparison)
     lead = [each.lead.describe() if each and each.lead.by_seed else "" for each in fronts]
     main = [
         each.main_at_equal_aux.describe(percent=True) if each and each.main_at_equal_aux.by_seed else ""
