@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradsurgery.lab.analysis import compare_fronts, fronts_of, group_runs
+from gradsurgery.lab.analysis import FrontComparison, compare_fronts, fronts_of, group_runs
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.reports import draw_fronts, draw_mixed_loss, paper_style
@@ -63,13 +63,14 @@ def compare_rows(records: Sequence[RunRecord], split: str) -> list[list[str]]:
     """
     groups = group_runs(records)
     rivals = [record for record in records if record.spec.method == "mixed"]
-    fronts = []
+    fronts: list[FrontComparison | None] = []
     for group in groups:
+        if group.variant.method == "mixed":
+            fronts.append(None)
+            continue
         lams = {record.spec.lam for record in group.records}
         at_same_lams = [record for record in rivals if record.spec.lam in lams] or rivals
-        is_rival = group.variant.method == "mixed"
-        comparison = compare_fronts(fronts_of(group.records, split), fronts_of(at_same_lams, split))
-        fronts.append(None if is_rival else comparison)
+        fronts.append(compare_fronts(fronts_of(group.records, split), fronts_of(at_same_lams, split)))
     lead = [each.lead.describe() if each and each.lead.by_seed else "" for each in fronts]
     main = [
         each.main_at_equal_aux.describe(percent=True) if each and each.main_at_equal_aux.by_seed else ""

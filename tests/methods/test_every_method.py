@@ -25,8 +25,10 @@ def directions(method, history):
 def test_scaling_all_gradients_scales_the_direction(method, aux_count, seed, exponent, size):
     history = np.random.default_rng(seed).normal(size=(4, 1 + aux_count, size))
     plain, scaled = directions(method, history), directions(method, 10**exponent * history)
-    # gradvac takes the root of 1 - φ², which doubles the digits that cancel
-    assert_allclose(scaled, 10**exponent * plain, rtol=1e-7, atol=1e-7 * 10**exponent * np.abs(history).max())
+    # gradvac's root of 1 - φ² loses half of the digits where the gradients are nearly parallel
+    tolerance = 1e-7 if isinstance(method, gs.gradvac) else 1e-9
+    scale = 10**exponent
+    assert_allclose(scaled, scale * plain, rtol=tolerance, atol=tolerance * scale * np.abs(history).max())
 
 
 @every_method

@@ -25,7 +25,7 @@ class Recommendation:
 
     method: str
     lam: Lam | None
-    """A number, ``gs.relative`` of one, or a ``Tau``."""
+    """A number, ``gs.relative`` of one, a tuple of these for several auxiliary losses, or a ``Tau``."""
     rho: float | None
     split: str
     """Whether losses are on ``test`` or ``train`` data."""
@@ -104,7 +104,9 @@ def advise(options: Options, allowance: Allowance) -> Advice:
                 Recommendation(method, None, None, options.criteria.split, 0, None, None, False, text)
             )
     recommendations.sort(key=lambda each: _mean_excess(chosen[each.method]) if each.method in chosen else math.inf)
-    recommendations.sort(key=lambda each: chosen.get(each.method) is not best)  # with a worse aux, but a better second
+    recommendations.sort(
+        key=lambda each: chosen.get(each.method) is not best
+    )  # first, even if it gave up some aux for the second
     verdict = _judge(options, recommendations, chosen, allowance)
     return Advice(allowance, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 

@@ -61,7 +61,7 @@ def _without_diagnostics(row: Metrics) -> Metrics:
 
 
 def _record(row: dict[str, Any]) -> RunRecord:
-    columns = {name: {"tau": None, **row}[name] for name in _SPEC}  # older files have no τ
+    columns = {name: row[name] for name in _SPEC}
     is_relative, tau = columns.pop("relative"), columns.pop("tau")
     if is_relative:
         columns["lam"] = relative(columns["lam"])

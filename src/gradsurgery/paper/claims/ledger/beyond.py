@@ -10,7 +10,7 @@ SECTION = "beyond the paper"
 REGISTERED = "2026-11-18 (8931734)"
 CAUTIOUS = register_method(cautious)
 CAUTIOUS_LAMS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
-"""On one seed that is not among the five, these led cautious weight decay over the range of Bloop's weights."""
+"""With these, on seed 100, the front of cautious weight decay overlaps with Bloop's."""
 
 CLAIMS = (
     Claim(
