@@ -125,7 +125,7 @@ CLAIMS = (
         problem="ema",
         grids=EMA,
         statistics=_ema(0.001, Rule(low=0.0, margin=SAME_CURVE)),
-        decides="More seeds. Longer runs: the paper trains 300,000 steps, laptop 1,500 and demo 600.",
+        decides=f"More seeds. {LONGER}",
     ),
     Claim(
         id="C27",
@@ -134,7 +134,7 @@ CLAIMS = (
         problem="ema",
         grids=EMA,
         statistics=_ema(0.9, Rule(-SAME_CURVE, SAME_CURVE)),
-        decides="More seeds. Longer runs: the paper trains 300,000 steps, laptop 1,500 and demo 600.",
+        decides=f"More seeds. {LONGER}",
     ),
     Claim(
         id="C28",
