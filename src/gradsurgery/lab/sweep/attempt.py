@@ -6,7 +6,7 @@ leaves nothing behind.
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,11 +55,24 @@ class Leases:
             folder = checkpoint_folder(self.folder, run.key)
             return Attempt(run, self.store, folder, self.origins[run.method], stack.pop_all(), self.stopping)
 
-    def rule_out(self, run: RunSpec) -> Stopped | None:
-        """Record a run that needs no training as stopped; None if it needs some, or if another process has it."""
-        reason = self.stopping.rule_out(run) if self.stopping else None
-        attempt = self.take(run) if reason else None
-        return attempt.stop(reason) if attempt and reason else None
+    def take_next(self, pending: list[RunSpec], order: Sequence[RunSpec] = ()) -> "Attempt | Stopped | None":
+        """Take a run off a list: to train, or as stopped if it needs no training.
+
+        Args:
+            pending: the runs that are left. Those that have ended are taken off, too.
+            order: the same runs in the order of preference; by default that of the list.
+
+        Returns:
+            None if other processes train all that are left.
+        """
+        for run in [*(order or pending)]:
+            attempt = None if (ended := self.has_ended(run)) else self.take(run)
+            if ended or attempt:
+                pending.remove(run)
+            if attempt:
+                reason = self.stopping and self.stopping.rule_out(run)
+                return attempt.stop(reason) if reason else attempt
+        return None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import StoreError
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
-from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.worker import Task, WorkerArguments, describe_error, train_run
 
 _POLL_SECONDS = 0.5
@@ -28,18 +28,16 @@ def train_in_process(
         arguments: see ``WorkerArguments``.
     """
     pending = list(runs)
-    while pending := [run for run in pending if not leases.has_ended(run)]:
-        attempts = 0
-        for run in pending:
-            if stopped := leases.rule_out(run):
-                yield stopped
-            elif attempt := leases.take(run):
-                attempts += 1
-                try:
-                    yield from _train(problem, attempt, arguments)
-                finally:
-                    attempt.close()
-        if not attempts:
+    while pending:
+        taken = leases.take_next(pending)
+        if isinstance(taken, Stopped):
+            yield taken
+        elif taken:
+            try:
+                yield from _train(problem, taken, arguments)
+            finally:
+                taken.close()
+        elif pending:
             time.sleep(_POLL_SECONDS)
 
 

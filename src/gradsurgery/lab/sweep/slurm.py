@@ -20,7 +20,7 @@ from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import set_environment, thread_limits
-from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.shipment import Shipment, ship, train_elsewhere
@@ -62,21 +62,13 @@ def train_on_slurm(
     pending = list(runs)
     try:
         while pending or jobs:
-            waiting = []
-            for run in pending:
-                if leases.has_ended(run):  # another sweep has trained it
+            while len(jobs) < MOST_JOBS and (taken := leases.take_next(pending)):
+                if isinstance(taken, Stopped):
+                    yield taken
                     continue
-                if len(jobs) >= MOST_JOBS:
-                    waiting.append(run)
-                elif stopped := leases.rule_out(run):
-                    yield stopped
-                elif attempt := leases.take(run):
-                    jobs.append(_Job(attempt, folder / f"{run.key}.messages"))
-                    with set_environment(thread_limits(arguments.cores)):  # jobs inherit it
-                        yield from jobs[-1].submit(executor, shipment)
-                else:
-                    waiting.append(run)
-            pending = waiting
+                jobs.append(_Job(taken, folder / f"{taken.spec.key}.messages"))
+                with set_environment(thread_limits(arguments.cores)):  # jobs inherit it
+                    yield from jobs[-1].submit(executor, shipment)
             for job in jobs:
                 yield from job.watch()
             jobs = [job for job in jobs if not job.attempt.ended]

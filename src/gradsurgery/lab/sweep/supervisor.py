@@ -86,7 +86,6 @@ class Supervisor:
         self._time_limit = time_limit
         self._shipment = ship(problem, arguments)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
-        self._ruled_out: list[Stopped] = []
         self._retry_at = 0.0
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
@@ -94,9 +93,7 @@ class Supervisor:
         pending = list(runs)
         try:
             while True:
-                self._assign(pending)
-                while self._ruled_out:
-                    yield self._ruled_out.pop(0)
+                yield from self._assign(pending)
                 for worker in self._workers.values():
                     if worker.is_idle and not pending:
                         worker.release()
@@ -110,7 +107,7 @@ class Supervisor:
             for index in list(self._workers):
                 self._discard(index)
 
-    def _assign(self, pending: list[RunSpec]) -> None:
+    def _assign(self, pending: list[RunSpec]) -> Iterator[RunEvent]:
         """Give runs to idle workers and to places without one, as far as runs can be leased."""
         for index in range(len(self._places)):
             worker = self._workers.get(index)
@@ -119,31 +116,23 @@ class Supervisor:
                 worker = None
             if not pending or (worker and not worker.is_idle) or time.monotonic() < self._retry_at:
                 continue
-            if attempt := self._take(pending, worker):
-                self._hand_over(index, attempt)
+            while isinstance(taken := self._leases.take_next(pending, self._order(pending, worker)), Stopped):
+                yield taken
+            if taken:
+                self._hand_over(index, taken)
             else:
                 self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
 
-    def _take(self, pending: list[RunSpec], worker: _Worker | None) -> Attempt | None:
-        """Lease the next run. Of equally urgent ones, prefer a method that the worker has compiled, or nobody has."""
+    def _order(self, pending: Sequence[RunSpec], worker: _Worker | None) -> Sequence[RunSpec]:
+        """Of equally urgent runs, prefer a method that the worker has compiled, or nobody has."""
+        if not self._shares or not pending:
+            return pending
         compiled = worker.methods if worker else set()
         others = {method for other in self._workers.values() for method in other.methods}
-        order = pending
-        if self._shares:
-            first = _urgency(pending[0])
-            order = sorted(
-                pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
-            )
-        for run in order:
-            if self._leases.has_ended(run):
-                pending.remove(run)
-            elif stopped := self._leases.rule_out(run):
-                pending.remove(run)
-                self._ruled_out.append(stopped)
-            elif attempt := self._leases.take(run):
-                pending.remove(run)
-                return attempt
-        return None
+        first = _urgency(pending[0])
+        return sorted(
+            pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
+        )
 
     def _hand_over(self, index: int, attempt: Attempt) -> None:
         tail = Tail(attempt.log)

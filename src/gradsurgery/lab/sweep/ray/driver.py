@@ -84,7 +84,6 @@ class _Driver:
     def __init__(self, shipment: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
         self._shipment, self._leases, self._cpus, self._gpus = shipment, leases, cpus, gpus
         self._training: dict[Any, _Task] = {}  # by the stream of messages
-        self._ruled_out: list[Stopped] = []
         self._remote = ray.remote(
             num_cpus=cpus,
             num_gpus=gpus,
@@ -95,8 +94,9 @@ class _Driver:
         )(train_in_task)
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
-        pending = self._submit(runs)  # raises if no node can train a run
-        while pending or self._training or self._ruled_out:
+        pending = list(runs)
+        yield from self._submit(pending)  # raises if no node can train a run
+        while pending or self._training:
             ready: list[Any] = []
             if self._training:
                 ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
@@ -106,9 +106,7 @@ class _Driver:
             for stream in ready:
                 yield from self._receive(stream)
             if not ready or len(self._training) < before:
-                pending = self._submit(pending)
-            while self._ruled_out:
-                yield self._ruled_out.pop(0)
+                yield from self._submit(pending)
 
     def stop(self) -> None:
         """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
@@ -116,25 +114,17 @@ class _Driver:
             ray.cancel(stream, force=True)
             self._training.pop(stream).attempt.close()
 
-    def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
-        """Submit runs that can be leased, and return those that are left; raise if no node can train a run.
+    def _submit(self, pending: list[RunSpec]) -> Iterator[RunEvent]:
+        """Submit runs that can be leased; raise if no node can train a run.
 
         Twice as many runs are submitted as fit: an autoscaling cluster starts nodes for tasks that wait.
         """
-        limit, left = 2 * self._slots(), []
-        for run in pending:
-            if len(self._training) >= limit:
-                left.append(run)
-                continue
-            if self._leases.has_ended(run):  # another sweep has trained it
-                continue
-            if stopped := self._leases.rule_out(run):
-                self._ruled_out.append(stopped)
-            elif attempt := self._leases.take(run):
-                self._start(_Task(attempt))
+        limit = 2 * self._slots()
+        while len(self._training) < limit and (taken := self._leases.take_next(pending)):
+            if isinstance(taken, Stopped):
+                yield taken
             else:
-                left.append(run)
-        return left
+                self._start(_Task(taken))
 
     def _start(self, task: _Task) -> None:
         files = pack(task.attempt.folder)
