@@ -99,7 +99,7 @@ def sweep(
         from gradsurgery.lab.analysis import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
-        from gradsurgery.lab.sweep.train import RayCluster, train_grid
+        from gradsurgery.lab.sweep.train import train_grid
 
     declared, runs, max_lams = plan_runs(
         problem,
@@ -112,8 +112,6 @@ def sweep(
         scale=scale,
         main_alone=main_alone,
     )
-    if gpus_per_run and not ray:
-        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
     console = console or Console(markup=False, highlight=False, emoji=False, quiet=quiet)
     with NotebookBar() if console.is_jupyter and not console.quiet else ProgressBar(console) as bar:
         records = train_grid(
@@ -124,8 +122,9 @@ def sweep(
             max_lams=max_lams,
             workers=workers,
             cores_per_run=cores_per_run,
-            ray=RayCluster(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None,
-            slurm={} if slurm is True else slurm or None,
+            ray=ray,
+            slurm=slurm,
+            gpus_per_run=gpus_per_run,
             process=process,
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,

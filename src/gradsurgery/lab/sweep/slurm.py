@@ -16,7 +16,6 @@ from typing import Any
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import set_environment, thread_limits
@@ -24,7 +23,7 @@ from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.shipment import Shipment, ship, train_elsewhere
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors
+from gradsurgery.lab.sweep.worker import Task, Trainer
 
 try:
     import submitit
@@ -38,26 +37,17 @@ _LENGTH = struct.Struct(">Q")
 
 
 def train_on_slurm(
-    problem: Problem,
-    runs: Sequence[RunSpec],
-    leases: Leases,
-    arguments: WorkerArguments,
-    parameters: Mapping[str, Setting],
+    trainer: Trainer, runs: Sequence[RunSpec], leases: Leases, *, parameters: Mapping[str, Setting]
 ) -> Generator[RunEvent]:
     """Train runs as jobs until all have ended. Runs that another sweep has leased are left to it.
 
-    Args:
-        problem: the problem of all runs.
-        runs: the runs to train, all with the same settings.
-        leases: takes runs and records them.
-        arguments: see ``WorkerArguments``.
-        parameters: of ``submitit.AutoExecutor``; ``cluster="local"`` trains without Slurm.
+    The parameters are those of ``submitit.AutoExecutor``; ``cluster="local"`` trains without Slurm.
     """
     if not runs:
         return
-    shipment = ship(problem, arguments, sources=True)
-    folder = leases.store.path.parent.absolute() / "slurm"
-    executor = _executor(folder, {"name": problem.name, "cpus_per_task": arguments.cores, **parameters})
+    shipment = ship(trainer, sources=True)
+    folder = leases.store.path.parent / "slurm"
+    executor = _executor(folder, {"name": trainer.problem.name, "cpus_per_task": trainer.cores, **parameters})
     jobs: list[_Job] = []
     pending = list(runs)
     try:
@@ -67,7 +57,7 @@ def train_on_slurm(
                     yield taken
                     continue
                 jobs.append(_Job(taken, folder / f"{taken.spec.key}.messages"))
-                with set_environment(thread_limits(arguments.cores)):  # jobs inherit it
+                with set_environment(thread_limits(trainer.cores)):  # jobs inherit it
                     yield from jobs[-1].submit(executor, shipment)
             for job in jobs:
                 yield from job.watch()
@@ -97,8 +87,7 @@ class _Job:
             self.path.unlink(missing_ok=True)
             self.position = 0
             self.attempt.restart()
-            task = Task(self.attempt.spec, self.attempt.folder.absolute(), self.attempt.may_be_over)
-            self.handle = executor.submit(train_in_job, shipment, task, self.attempt.log.absolute(), self.path)
+            self.handle = executor.submit(train_in_job, shipment, self.attempt.task, self.attempt.log, self.path)
             write_atomically(self._saved_handle, pickle.dumps(self.handle))
 
     def watch(self) -> Iterator[RunEvent]:
@@ -158,7 +147,7 @@ def train_in_job(shipment: Shipment, task: Task, log: Path, path: Path) -> None:
     """The code of a job: train a run, and append its messages to a file."""
     redirect_output(log)
     with path.open("ab", buffering=0) as file:
-        for message in catch_errors(train_elsewhere(shipment, task)):
+        for message in train_elsewhere(shipment, task):
             pickled = pickle.dumps(message)
             file.write(_LENGTH.pack(len(pickled)) + pickled)
             os.fsync(file.fileno())  # before the training function saves a checkpoint

@@ -17,7 +17,6 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 
 from gradsurgery.lab.analysis import is_main_alone
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
@@ -26,7 +25,7 @@ from gradsurgery.lab.sweep.events import Printed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import Tail
 from gradsurgery.lab.sweep.messages import Message
 from gradsurgery.lab.sweep.shipment import ship
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments
+from gradsurgery.lab.sweep.worker import Trainer
 
 _POLL_SECONDS = 0.5
 _EXIT_SECONDS = 10.0
@@ -64,27 +63,18 @@ class _Worker:
 
 
 class Supervisor:
-    """Trains runs in worker processes, one at each place.
+    """Starts workers, gives them runs, and watches them.
 
     Args:
-        problem: the problem of all runs.
+        trainer: goes to every worker.
         leases: takes runs.
         places: the cores and accelerators of each worker.
-        arguments: see ``WorkerArguments``.
         time_limit: the seconds after which a run fails; None for any time.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        leases: Leases,
-        places: Sequence[Place],
-        arguments: WorkerArguments,
-        time_limit: float | None = None,
-    ) -> None:
-        self._shares, self._leases, self._places = problem.share_process, leases, places
-        self._time_limit = time_limit
-        self._shipment = ship(problem, arguments)
+    def __init__(self, trainer: Trainer, leases: Leases, places: Sequence[Place], time_limit: float | None) -> None:
+        self._leases, self._places, self._time_limit = leases, places, time_limit
+        self._shares, self._shipment = trainer.problem.share_process, ship(trainer)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
         self._retry_at = 0.0
 
@@ -92,7 +82,7 @@ class Supervisor:
         """Train runs until all have ended, in about this order. Runs that another sweep trains are waited for."""
         pending = list(runs)
         try:
-            while True:
+            while pending or self._workers:
                 yield from self._assign(pending)
                 for worker in self._workers.values():
                     if worker.is_idle and not pending:
@@ -101,8 +91,6 @@ class Supervisor:
                     yield from self._watch()
                 elif pending:
                     time.sleep(_POLL_SECONDS)
-                else:
-                    return
         finally:
             for index in list(self._workers):
                 self._discard(index)
@@ -148,7 +136,7 @@ class Supervisor:
             child_pipe.close()
             self._workers[index] = _Worker(process, pipe, attempt, tail)
         self._workers[index].methods.add(attempt.spec.method)
-        self._workers[index].send((Task(attempt.spec, attempt.folder, attempt.may_be_over), attempt.log))
+        self._workers[index].send((attempt.task, attempt.log))
 
     def _watch(self) -> Iterator[RunEvent]:
         """Wait for messages, output, crashes and the end of time limits."""
