@@ -61,10 +61,6 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass
 class Run:
     """A run in training, as a training function sees it."""
@@ -80,7 +76,7 @@ class Run:
     """A folder with datasets, from ``--data-dir``."""
     checkpoint_every: float = 60.0
     """Seconds between two checkpoints, from ``--checkpoint-every``."""
-    flush: Callable[[], None] = _do_nothing
+    flush: Callable[[], None] = lambda: None
     """Wait until all rows so far are on the disk. Call it before saving a checkpoint: after a power cut, a checkpoint
     must not be ahead of its rows."""
     progress: float = 0.0
