@@ -1,11 +1,12 @@
-"""Expand a grid of methods, λ, ρ and seeds into runs."""
+"""A grid of methods, λ, ρ, seeds and settings, as the user writes it, turned into runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.find import find_method
+from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.lam import Lam, Tau, Weight, has_weight, lam_number
 from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method, takes_several, takes_tau
 from gradsurgery.lab.notation import LamLists, parse_lam_lists, parse_numbers, parse_seeds
@@ -57,6 +58,24 @@ def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
     low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
     unit = relative if isinstance(covered[0], relative) else float
     return Lams(tuple(unit(float(f"{low * (high / low) ** fraction:.3g}")) for fraction in START), int(limit))
+
+
+def plan_runs(
+    problem: Problem | str, *, lams: LamLists | None = None, scale: str | None = None, **grid: Any
+) -> tuple[Problem, list[RunSpec], int | None]:
+    """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
+    declared = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(declared, Problem):
+        raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
+    check_name(declared)
+    chosen = choose_lams(lams, declared.scale(scale))
+    adaptive = chosen.limit is not None
+    runs = specs(declared, scale, lams=chosen.values, adaptive=adaptive, **{"main_alone": True, **grid})
+    if adaptive and len(declared.aux_losses) > 1:
+        raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
+    if adaptive and len({repr(run.settings) for run in runs}) > 1:
+        raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
+    return declared, runs, chosen.limit
 
 
 def specs(

@@ -45,13 +45,8 @@ def is_leader() -> bool:
     return jax is None or jax.process_index() == 0
 
 
-def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
-    """Return the leader's answers in every process."""
-    return tuple(bool(broadcast_number(answer)) for answer in answers)
-
-
-def broadcast_number(number: int) -> int:
-    """Return the leader's number in every process."""
+def broadcast_from_leader(number: int) -> int:
+    """Return the leader's number, or its True or False, in every process."""
     if _distributed_jax() is None:
         return number
     import numpy as np

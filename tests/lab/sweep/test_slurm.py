@@ -121,7 +121,7 @@ def test_the_job_of_a_killed_driver_is_cancelled_and_its_rows_are_kept(job, canc
     executor = Executor()
     list(job.submit(executor, None))
     assert cancelled == ["1"]
-    ((_, task, _, _),) = executor.submitted
+    ((_, task, _),) = executor.submitted
     assert task.may_be_over, "it continues from a checkpoint"
     assert pickle.loads(job.path.with_suffix(".job").read_bytes()) == Job("2")
     assert job.attempt.store.get(SPEC.key).metrics == (ROW.metrics,)

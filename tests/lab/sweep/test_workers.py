@@ -93,11 +93,11 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
 @pytest.mark.slow
 def test_a_worker_whose_supervisor_does_not_listen_exits_silently(tmp_path, capfd):
     """The supervisor may be gone before the worker notices."""
-    task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False)
+    task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False, log=tmp_path / "log")
     shipment = ship(Trainer(TOY, cores=1))
     context = multiprocessing.get_context("spawn")
     pipe, child_pipe = context.Pipe()
-    pipe.send((task, tmp_path / "log"))
+    pipe.send(task)
     process = context.Process(target=child.main, args=(child_pipe, shipment))
     process.start()
     pipe.close()

@@ -93,9 +93,9 @@ def _check(path: Path, patience: float) -> None:
     # A process that was killed while it created the store leaves a journal, and rolling it back needs write access.
     mode = "rw" if path.with_name(f"{path.name}-journal").exists() else "ro"
     with closing(_connect(path, patience, mode)) as db:
-        problem = _pragma(db, "quick_check(1)")
-        if problem != "ok":
-            raise damage_error(path, problem)
+        found = _pragma(db, "quick_check(1)")
+        if found != "ok":
+            raise damage_error(path, found)
         if _pragma(db, "schema_version") and _pragma(db, "application_id") != _APPLICATION:
             raise StoreError(f"{path} is a database of another program, not a store: choose another path")
         version = _pragma(db, "user_version")

@@ -95,18 +95,20 @@ def export_optuna(records: Iterable[RunRecord], path: str | Path) -> None:
     import optuna
 
     storage = _database(path)
-    groups: dict[str, list[RunRecord]] = {}
+    studies: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
+        studies.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it tells of every study
-    for title, group in groups.items():
+    for title, trained in studies.items():
         if title in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=title, storage=storage)
         study = optuna.create_study(study_name=title, storage=storage, directions=["minimize", "minimize"])
-        split = next((split for split in reversed(SPLITS) if any(final_point(each, split) for each in group)), "train")
+        split = next(
+            (split for split in reversed(SPLITS) if any(final_point(each, split) for each in trained)), "train"
+        )
         with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
             study.set_metric_names([f"main_{split}", f"aux_{split}"])
-        study.add_trials(_trials(group, split))
+        study.add_trials(_trials(trained, split))
 
 
 def _trials(records: Sequence[RunRecord], split: str) -> list[Any]:

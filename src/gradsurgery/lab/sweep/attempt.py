@@ -44,13 +44,12 @@ class Leases:
     def has_ended(self, run: RunSpec) -> bool:
         """True unless the run is still to be trained, according to the leader's store."""
         record = self.store.get(run.key)
-        (ended,) = broadcast_from_leader(record is not None and record.status != "running")
-        return ended
+        return bool(broadcast_from_leader(record is not None and record.status != "running"))
 
     def take(self, run: RunSpec) -> "Attempt | None":
         """Lease a run; None if another process trains it, or has just ended it."""
         with ExitStack() as stack:
-            (leased,) = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
+            leased = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
             if not leased or self.has_ended(run):
                 return None
             return Attempt(run, self, stack.pop_all())
@@ -89,7 +88,7 @@ class Attempt:
     @property
     def task(self) -> Task:
         """What the process that trains the run needs to know of it."""
-        return Task(self.spec, self.folder, self._may_be_over)
+        return Task(self.spec, self.folder, self._may_be_over, self.log)
 
     def restart(self) -> None:
         """Start from what an earlier attempt saved in the folder, or anew."""
@@ -100,7 +99,7 @@ class Attempt:
         record = self.store.get(self.spec.key)
         self._last: Metrics = record.final if record else {}
         self._first, self._recorded = not self.resumed, False
-        (self._may_be_over,) = broadcast_from_leader(bool(self._last) and self.resumed)
+        self._may_be_over = bool(broadcast_from_leader(bool(self._last) and self.resumed))
 
     def record(self, message: Message) -> RunEvent | None:
         """Record a message, and return what the user should see of it.

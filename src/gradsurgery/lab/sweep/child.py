@@ -7,7 +7,6 @@ import faulthandler
 import os
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from gradsurgery.lab.processes import exit_with_parent
 from gradsurgery.lab.sweep.log import redirect_output
@@ -20,7 +19,7 @@ def main(pipe: Connection, shipment: Shipment) -> None:
     """Train runs until the supervisor closes the pipe.
 
     Args:
-        pipe: to the supervisor: receives a task and the path of its log, sends messages.
+        pipe: to the supervisor: receives tasks, sends messages.
         shipment: trains the runs.
     """
     exit_with_parent()
@@ -39,9 +38,9 @@ def main(pipe: Connection, shipment: Shipment) -> None:
         tell(Flush())
 
     while task := _receive(pipe):
-        redirect_output(task[1])
+        redirect_output(task.log)
         faulthandler.enable(all_threads=False)
-        messages = train_elsewhere(shipment, task[0], flush)
+        messages = train_elsewhere(shipment, task, flush)
         for message in messages:
             if not tell(message):
                 break
@@ -49,8 +48,8 @@ def main(pipe: Connection, shipment: Shipment) -> None:
             messages.close()  # type: ignore[attr-defined]
 
 
-def _receive(pipe: Connection) -> tuple[Task, Path] | None:
+def _receive(pipe: Connection) -> Task | None:
     with suppress(EOFError, OSError):
-        task: tuple[Task, Path] = pipe.recv()
+        task: Task = pipe.recv()
         return task
     return None

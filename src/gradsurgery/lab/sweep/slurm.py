@@ -87,7 +87,7 @@ class _Job:
             self.path.unlink(missing_ok=True)
             self.position = 0
             self.attempt.restart()
-            self.handle = executor.submit(train_in_job, shipment, self.attempt.task, self.attempt.log, self.path)
+            self.handle = executor.submit(train_in_job, shipment, self.attempt.task, self.path)
             write_atomically(self._saved_handle, pickle.dumps(self.handle))
 
     def watch(self) -> Iterator[RunEvent]:
@@ -143,9 +143,9 @@ class _Job:
         return messages
 
 
-def train_in_job(shipment: Shipment, task: Task, log: Path, path: Path) -> None:
+def train_in_job(shipment: Shipment, task: Task, path: Path) -> None:
     """The code of a job: train a run, and append its messages to a file."""
-    redirect_output(log)
+    redirect_output(task.log)
     with path.open("ab", buffering=0) as file:
         for message in train_elsewhere(shipment, task):
             pickled = pickle.dumps(message)

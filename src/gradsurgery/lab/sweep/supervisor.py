@@ -39,7 +39,7 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     attempt: Attempt
-    tail: Tail
+    tail: Tail = field(init=False)
     methods: set[str] = field(default_factory=set)
     """Of all runs that it has trained."""
     exits_by: float | None = None
@@ -49,6 +49,12 @@ class _Worker:
     def is_idle(self) -> bool:
         """True if it waits for another run."""
         return self.attempt.ended and self.exits_by is None
+
+    def give(self, attempt: Attempt) -> None:
+        """Hand over a run."""
+        self.attempt, self.tail = attempt, Tail(attempt.log)
+        self.methods.add(attempt.spec.method)
+        self.send(attempt.task)
 
     def send(self, message: object) -> None:
         """Send a task or an answer."""
@@ -107,7 +113,8 @@ class Supervisor:
             while isinstance(taken := self._leases.take_next(pending, self._order(pending, worker)), Stopped):
                 yield taken
             if taken:
-                self._hand_over(index, taken)
+                self._workers[index] = worker or self._start(self._places[index], taken)
+                self._workers[index].give(taken)
             else:
                 self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
 
@@ -122,21 +129,14 @@ class Supervisor:
             pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
         )
 
-    def _hand_over(self, index: int, attempt: Attempt) -> None:
-        tail = Tail(attempt.log)
-        if index in self._workers:
-            worker = self._workers[index]
-            worker.attempt, worker.tail = attempt, tail
-        else:
-            context = multiprocessing.get_context("spawn")  # jax does not survive a fork
-            pipe, child_pipe = context.Pipe()
-            process = context.Process(target=child.main, args=(child_pipe, self._shipment))
-            with limit_children(self._places[index]), _hide_main_module():
-                process.start()
-            child_pipe.close()
-            self._workers[index] = _Worker(process, pipe, attempt, tail)
-        self._workers[index].methods.add(attempt.spec.method)
-        self._workers[index].send((attempt.task, attempt.log))
+    def _start(self, place: Place, attempt: Attempt) -> _Worker:
+        context = multiprocessing.get_context("spawn")  # jax does not survive a fork
+        pipe, child_pipe = context.Pipe()
+        process = context.Process(target=child.main, args=(child_pipe, self._shipment))
+        with limit_children(place), _hide_main_module():
+            process.start()
+        child_pipe.close()
+        return _Worker(process, pipe, attempt)
 
     def _watch(self) -> Iterator[RunEvent]:
         """Wait for messages, output, crashes and the end of time limits."""

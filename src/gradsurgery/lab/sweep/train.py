@@ -181,10 +181,10 @@ def _train_missing(
         elif record.status == "stopped" and stopping and stopping.allowance.is_covered(record.info):
             listener(Stopped(missing.pop(record.spec.key), str(record.info["reason"])))
         else:
-            store.begin(record.spec, {})  # a trainer skips runs that have ended
+            store.begin(record.spec, {})  # runs that have ended are skipped
     if missing:
-        _warn_about_cores(stored, trainer.cores, listener)
-        _warn_about_network(store, listener)
+        for sentence in _warnings(store.path.parent, stored, trainer.cores):
+            listener(Warned(sentence))
     # in this process all runs: of processes that train together, only the leader knows which are missing
     to_train = runs if training is train_in_process else list(missing.values())
     with announce(store, list(missing.values())), closing(training(trainer, to_train, leases)) as events:
@@ -210,25 +210,16 @@ def _stored_records(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
     return [record for run in runs if (record := store.get(run.key))]
 
 
-def _warn_about_cores(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
-    """Warn if this sweep mixes runs that were trained on different numbers of cores."""
+def _warnings(folder: Path, stored: Sequence[RunRecord], cores: int) -> Iterator[str]:
+    """Runs on different numbers of cores must not be compared; two machines must not share a store."""
     recorded = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
-    different = [number for number in recorded if number != str(cores)]
-    if different:
-        listener(
-            Warned(
-                f"{len(different)} of {len(recorded)} stored runs of this grid used another number of cores "
-                f"({' or '.join(sorted(set(different)))}; now {cores}), and numbers depend on it: compare with care"
-            )
+    if different := [number for number in recorded if number != str(cores)]:
+        yield (
+            f"{len(different)} of {len(recorded)} stored runs of this grid used another number of cores "
+            f"({' or '.join(sorted(set(different)))}; now {cores}), and numbers depend on it: compare with care"
         )
-
-
-def _warn_about_network(store: Store, listener: Listener) -> None:
-    """Warn if two machines might use this store."""
-    if kind := network_file_system(store.path.parent):
-        listener(
-            Warned(
-                f"{store.path.parent} is on a network file system ({kind}), where the store is safe for one machine at "
-                "a time: do not sweep into it from two, which would damage it; --ray trains on several"
-            )
+    if kind := network_file_system(folder):
+        yield (
+            f"{folder} is on a network file system ({kind}), where the store is safe for one machine at "
+            "a time: do not sweep into it from two, which would damage it; --ray trains on several"
         )

@@ -1,6 +1,7 @@
 """Train a run in this process, and tell whoever records it what happens."""
 
 import json
+import os
 import platform
 import time
 import traceback
@@ -30,6 +31,8 @@ class Task:
     """For its checkpoints."""
     may_be_over: bool
     """Whether an earlier attempt may have recorded all rows; else there must be at least one."""
+    log: Path = Path(os.devnull)
+    """Where a worker or a job sends its output."""
 
 
 @dataclass(frozen=True)

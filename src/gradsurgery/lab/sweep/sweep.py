@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.extra import require_extra
-from gradsurgery.lab.find import check_name, find_problem
-from gradsurgery.lab.grid import choose_lams, specs
+from gradsurgery.lab.grid import plan_runs
 from gradsurgery.lab.notation import LamLists
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.settings import Choices
 from gradsurgery.lab.sweep.events import Advanced, Event, Listener
 from gradsurgery.method import Method
@@ -158,21 +157,3 @@ def _check_first_row(problem: Problem, listener: Listener) -> Listener:
         listener(event)
 
     return listen
-
-
-def plan_runs(
-    problem: Problem | str, *, lams: LamLists | None = None, scale: str | None = None, **grid: Any
-) -> tuple[Problem, list[RunSpec], int | None]:
-    """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
-    declared = find_problem(problem) if isinstance(problem, str) else problem
-    if not isinstance(declared, Problem):
-        raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
-    check_name(declared)
-    chosen = choose_lams(lams, declared.scale(scale))
-    adaptive = chosen.limit is not None
-    runs = specs(declared, scale, lams=chosen.values, adaptive=adaptive, **{"main_alone": True, **grid})
-    if adaptive and len(declared.aux_losses) > 1:
-        raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
-    if adaptive and len({repr(run.settings) for run in runs}) > 1:
-        raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
-    return declared, runs, chosen.limit
