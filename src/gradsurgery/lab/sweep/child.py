@@ -16,12 +16,7 @@ from gradsurgery.lab.sweep.worker import Task
 
 
 def main(pipe: Connection, shipment: Shipment) -> None:
-    """Train runs until the supervisor closes the pipe.
-
-    Args:
-        pipe: to the supervisor: receives tasks, sends messages.
-        shipment: trains the runs.
-    """
+    """Receive tasks and send messages until the supervisor closes the pipe."""
     exit_with_parent()
     process = os.getpid()
 

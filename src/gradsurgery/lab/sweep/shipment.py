@@ -45,9 +45,7 @@ def _cache(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Calla
 def ship(trainer: Trainer, *, sources: bool = False) -> Shipment:
     """Pickle for other processes. Functions that they cannot import, such as those of a notebook, go by value.
 
-    Args:
-        trainer: of all runs.
-        sources: whether to send the user's modules along.
+    With ``sources``, the user's modules are sent along.
     """
     modules = [trainer.problem.train.__module__, *(method.__module__ for method in trainer.methods.values())]
     try:
@@ -73,10 +71,7 @@ def unpack_shipment(shipment: Shipment) -> Trainer:
 def train_elsewhere(shipment: Shipment, task: Task, flush: Callable[[], None] = lambda: None) -> Iterator[Message]:
     """Train a run in a process that got a shipment. What the run raises is its last message.
 
-    Args:
-        shipment: has the trainer.
-        task: the run.
-        flush: waits until all rows so far are on the disk; by default, whoever receives them sees to that.
+    By default nothing is flushed: whoever receives the rows sees to that.
     """
     try:
         yield from unpack_shipment(shipment).train(task, flush)

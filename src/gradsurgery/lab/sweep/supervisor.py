@@ -69,14 +69,7 @@ class _Worker:
 
 
 class Supervisor:
-    """Starts workers, gives them runs, and watches them.
-
-    Args:
-        trainer: goes to every worker.
-        leases: takes runs.
-        places: the cores and accelerators of each worker.
-        time_limit: the seconds after which a run fails; None for any time.
-    """
+    """Starts a worker at each place, gives them runs, and watches them."""
 
     def __init__(self, trainer: Trainer, leases: Leases, places: Sequence[Place], time_limit: float | None) -> None:
         self._leases, self._places, self._time_limit = leases, places, time_limit

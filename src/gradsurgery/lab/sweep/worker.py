@@ -50,12 +50,7 @@ class Trainer:
     """The user's methods, which other processes have to register."""
 
     def train(self, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
-        """Train a run; raises what it raises.
-
-        Args:
-            task: the run.
-            flush: waits until all rows so far are on the disk.
-        """
+        """Train a run; raises what it raises. ``flush`` waits until all rows so far are on the disk."""
         began = time.monotonic()
         task.folder.mkdir(parents=True, exist_ok=True)
         run = Run(

@@ -38,10 +38,7 @@ _POLL_SECONDS = 1.0
 class Driver:
     """Submits tasks to the connected cluster, and records their messages.
 
-    Args:
-        trainer: goes to every task.
-        leases: takes runs. The store is not touched if no node can train a run.
-        gpus: of each run.
+    The store is not touched if no node can train a run.
     """
 
     def __init__(self, trainer: Trainer, leases: Leases, gpus: int) -> None:

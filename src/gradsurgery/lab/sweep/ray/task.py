@@ -26,13 +26,7 @@ class Saved:
 
 
 def train_in_task(shipment: Shipment, spec: RunSpec, files: bytes) -> Iterator[Message | Saved]:
-    """Train a run.
-
-    Args:
-        shipment: the same for all runs of a sweep.
-        spec: the run.
-        files: a copy of the run's folder from an earlier attempt; empty if there is none.
-    """
+    """Train a run. ``files`` is a copy of its folder from an earlier attempt; empty if there is none."""
     with TemporaryDirectory(prefix="gradsurgery-") as folder:
         task = Task(spec, Path(folder) / "run", may_be_over=bool(files))
         unpack(files, task.folder)
