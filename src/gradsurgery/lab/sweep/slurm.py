@@ -7,9 +7,9 @@ what the job still wrote, and no row is lost that a checkpoint is ahead of.
 
 import os
 import pickle
-import struct
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ except ModuleNotFoundError as error:
 MOST_JOBS = 200
 """How many runs are submitted at once: each takes a lease, which is an open file."""
 _POLL_SECONDS = 1.0
-_LENGTH = struct.Struct(">Q")
 
 
 def train_on_slurm(
@@ -130,17 +129,14 @@ class _Job:
         while not abandoned.done():
             time.sleep(_POLL_SECONDS)
 
-    def _new_messages(self) -> list[Message]:
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
+    def _new_messages(self) -> Iterator[Message]:
+        """The complete messages since the last call."""
+        with suppress(FileNotFoundError, EOFError, pickle.UnpicklingError), self.path.open("rb") as file:
             file.seek(self.position)
-            data = file.read()
-        messages: list[Message] = []
-        while len(data) >= _LENGTH.size and len(data) >= (end := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
-            messages.append(pickle.loads(data[_LENGTH.size : end]))
-            data, self.position = data[end:], self.position + end
-        return messages
+            while True:
+                message = pickle.load(file)
+                self.position = file.tell()
+                yield message
 
 
 def train_in_job(shipment: Shipment, task: Task, path: Path) -> None:
@@ -148,8 +144,7 @@ def train_in_job(shipment: Shipment, task: Task, path: Path) -> None:
     redirect_output(task.log)
     with path.open("ab", buffering=0) as file:
         for message in train_elsewhere(shipment, task):
-            pickled = pickle.dumps(message)
-            file.write(_LENGTH.pack(len(pickled)) + pickled)
+            file.write(pickle.dumps(message))
             os.fsync(file.fileno())  # before the training function saves a checkpoint
 
 
