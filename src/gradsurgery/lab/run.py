@@ -18,7 +18,7 @@ Metrics: TypeAlias = Mapping[str, float]
 def check_setting(name: str, value: object) -> None:
     """Raise ``TypeError`` unless the store can hold this value of a setting."""
     if not isinstance(value, Setting):
-        raise TypeError(f"a setting is a number, text, True or False, but {name} is {value!r}")
+        raise TypeError(f"the setting {name} must be a number, text, True or False; got {value!r}")
 
 
 @dataclass(frozen=True)
