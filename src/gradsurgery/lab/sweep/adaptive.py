@@ -44,7 +44,7 @@ def train_adaptively(
     """
     numbers: dict[str, list[float]] = {}
     for run in runs:
-        if run.lam is not None and has_weight(run.lam):
+        if has_weight(run.lam):
             numbers.setdefault(run.lam_name, []).append(lam_number(run.lam))
     reach = {name: (min(of) / REACH, 1.0 if name == "τ" else max(of) * REACH) for name, of in numbers.items()}
     planned, records = list(runs), train(runs)
@@ -68,7 +68,7 @@ def _next_runs(
 
     variants: dict[Variant, dict[float, list[RunSpec]]] = {}
     for run in planned:
-        if run.lam is not None and has_weight(run.lam):
+        if has_weight(run.lam):
             variants.setdefault(variant_of(run), {}).setdefault(lam_number(run.lam), []).append(run)
     next_runs: list[RunSpec] = []
     for by_lam in variants.values():

@@ -90,7 +90,9 @@ def train_grid(
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
-        leases = Leases(store, folder, origins, _stopping(problem, store, allowance) if allowance else None)
+        stored = store.select(problem.name, status=None) if allowance else []
+        stopping = Stopping(allowance, stored, problem.objectives.get("main")) if allowance else None
+        leases = Leases(store, folder, origins, stopping)
         trainer = Trainer(problem, cores, data_dir, checkpoint_every)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
@@ -122,15 +124,6 @@ def _where(
         yield lambda trainer, runs, leases: Supervisor(trainer, leases, places, time_limit).train(runs)
     else:
         yield train_in_process
-
-
-def _stopping(problem: Problem, store: Store, allowance: Allowance) -> Stopping:
-    """Stops runs by the metric that recommendations limit."""
-    stored = store.select(problem.name, status=None)
-    named = problem.objectives.get("main")
-    if named is None:
-        return Stopping(allowance, stored)
-    return Stopping(allowance, stored, metrics=[named.metric], maximise=named.maximise)
 
 
 @contextmanager

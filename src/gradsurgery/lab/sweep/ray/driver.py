@@ -19,7 +19,7 @@ from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import available_cores, thread_limits
 from gradsurgery.lab.sweep.events import RunEvent, Stopped
-from gradsurgery.lab.sweep.messages import Message, Row
+from gradsurgery.lab.sweep.messages import Row
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
 from gradsurgery.lab.sweep.ray.task import Saved, train_in_task
 from gradsurgery.lab.sweep.shipment import ship
@@ -117,15 +117,10 @@ class Driver:
                 yield attempt.fail(f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
             return
         self._training[stream] = attempt  # to the end: the others come first next time
-        yield from self._record(stream, message)
-
-    def _record(self, stream: Any, message: Message | Saved) -> Iterator[RunEvent]:
-        attempt = self._training[stream]
         if isinstance(message, Saved):
             attempt.store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
             unpack(message.files, attempt.folder)
-            return
-        if event := attempt.record_or_fail(message):
+        elif event := attempt.record_or_fail(message):
             yield event
         if attempt.ended and isinstance(message, Row):
             ray.cancel(stream, force=True)
