@@ -124,8 +124,11 @@ def test_a_recorded_run_has_one_number_as_lam(tmp_path, method):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"settings": {"warmup": None}}, "a setting is a number, text, True or False, but warmup is None"),
-        ({"settings": {"betas": [0.9, 0.99]}}, "a setting is a number, text, True or False, but betas is [0.9, 0.99]"),
+        ({"settings": {"warmup": None}}, "the setting warmup must be a number, text, True or False; got None"),
+        (
+            {"settings": {"betas": [0.9, 0.99]}},
+            "setting betas must be a number, text, True or False; got [0.9, 0.99]",
+        ),
         ({"seed": 0.5}, "the seed of a run must be an int; got 0.5"),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_user_method_joins_a_sweep(folder, capsys):
 @pytest.mark.parametrize(("reference", "message"), [
     ("missing.py:walk", "there is no file missing.py"),
     ("walking.py:wlk", "there is no object 'wlk' in walking.py: did you mean walk?"),
-    ("walking.py:number", "walking.py:number must be a problem, but it is 3"),
+    ("walking.py:number", "walking.py:number must be a problem; got 3"),
     ("neighbour.py:walk", "neighbour.py:walk must be a problem, but neighbour.py has none"),
     ("walking.py", "a problem must be named as file.py:name or package.module:name; got 'walking.py'"),
     ("no.such.module:walk", "there is no module no.such.module"),
@@ -252,7 +252,7 @@ def test_a_script_needs_no_main_guard(tmp_path):
 def test_mistakes_in_a_problem_are_refused_when_it_is_declared():
     with pytest.raises(TypeError, match=r"must be a generator, with a yield for each row; got "):
         lab.problem(main="m", aux="a")(lambda run: None)
-    with pytest.raises(TypeError, match=r"a setting is a number, text, True or False, but layers is \[1, 2\]"):
+    with pytest.raises(TypeError, match=r"the setting layers must be a number, text, True or False; got \[1, 2\]"):
         lab.problem(main="m", aux="a", settings={"layers": [1, 2]})
     with pytest.raises(UserError, match=r"problem must be made by @lab\.problem, or be a name; got <built-in"):
         lab.sweep(print)

@@ -85,7 +85,7 @@ def load(reference: str, kind: type[T], description: str) -> T:
         raise unknown("object", name, candidates, where=f"in {where}")
     loaded = getattr(module, name)
     if not isinstance(loaded, kind):
-        raise UserError(f"{reference} must be {description}, but it is {loaded!r:.60}")
+        raise UserError(f"{reference} must be {description}; got {loaded!r:.60}")
     return loaded
 
 

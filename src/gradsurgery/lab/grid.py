@@ -1,16 +1,19 @@
-"""Expand a grid of methods, λ, ρ and seeds into runs."""
+"""A grid of methods, λ, ρ, seeds and settings, as the user writes it, turned into runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from gradsurgery.lab.errors import UserError, unknown
+from gradsurgery.lab.find import check_name, find_method, find_problem
 from gradsurgery.lab.lam import Lam, Tau, Weight, has_weight, lam_number
 from gradsurgery.lab.method import has_average, has_hyperparameter, known_methods, make_method, takes_several, takes_tau
-from gradsurgery.lab.notation import LamLists, parse_lam_lists
+from gradsurgery.lab.notation import LamLists, parse_lam_lists, parse_numbers, parse_seeds
 from gradsurgery.lab.problem import Problem, Scale
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.settings import Choices, combine, override
+from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
 
@@ -57,15 +60,33 @@ def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
     return Lams(tuple(unit(float(f"{low * (high / low) ** fraction:.3g}")) for fraction in START), int(limit))
 
 
+def plan_runs(
+    problem: Problem | str, *, lams: LamLists | None = None, scale: str | None = None, **grid: Any
+) -> tuple[Problem, list[RunSpec], int | None]:
+    """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
+    declared = find_problem(problem) if isinstance(problem, str) else problem
+    if not isinstance(declared, Problem):
+        raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
+    check_name(declared)
+    chosen = choose_lams(lams, declared.scale(scale))
+    adaptive = chosen.limit is not None
+    runs = specs(declared, scale, lams=chosen.values, adaptive=adaptive, **{"main_alone": True, **grid})
+    if adaptive and len(declared.aux_losses) > 1:
+        raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
+    if adaptive and len({repr(run.settings) for run in runs}) > 1:
+        raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
+    return declared, runs, chosen.limit
+
+
 def specs(
     problem: Problem,
     scale: str | None = None,
     *,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[str | type[Method]] | None = None,
     lams: LamLists | None = None,
-    rhos: Sequence[float] | None = None,
-    taus: Sequence[float] | None = None,
-    seeds: Sequence[float] | None = None,
+    rhos: str | Sequence[float] | None = None,
+    taus: str | Sequence[float] | None = None,
+    seeds: str | Sequence[float] | None = None,
     settings: Choices | None = None,
     main_alone: bool = False,
     adaptive: bool = False,
@@ -84,10 +105,11 @@ def specs(
     """
     scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
-    names = list(dict.fromkeys(defaults.methods if methods is None else methods))
+    names = list(dict.fromkeys(map(find_method, defaults.methods if methods is None else methods)))
     all_lams = _combine(problem, parse_lam_lists(defaults.lams if lams is None else lams), without_last=main_alone)
-    all_taus = (START_TAUS if adaptive else TAUS) if taus is None else taus
-    all_seeds = _check_seeds(defaults.seeds if seeds is None else seeds)
+    all_taus = (START_TAUS if adaptive else TAUS) if taus is None else parse_numbers(taus)
+    all_seeds = _check_seeds(parse_seeds(defaults.seeds if seeds is None else seeds))
+    rhos = None if rhos is None else parse_numbers(rhos)
     for argument, values in (("methods", names), ("lams", all_lams), ("taus", all_taus), ("seeds", all_seeds)):
         if not values:
             raise UserError(f"a sweep needs at least one value in {argument}, but the grid is empty")

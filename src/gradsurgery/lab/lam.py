@@ -6,7 +6,7 @@ Runs with several λ are ordered and drawn by the first; the others tell their s
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from gradsurgery.relative import relative
 
@@ -97,7 +97,7 @@ def with_number(lam: Lam, number: float) -> Lam:
     return type(lam)(number) if isinstance(lam, relative | Tau) else number
 
 
-def has_weight(lam: Lam | None) -> bool:
+def has_weight(lam: Lam | None) -> TypeGuard[Lam]:
     """True unless every λ is 0, which trains main alone, or None. A share τ = 0 still keeps aux from rising."""
     return isinstance(lam, Tau) or any(number != 0 for _, number in named_numbers(lam))
 

@@ -12,8 +12,8 @@ from gradsurgery.relative import relative
 _RANGE = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>\d+)(?P<log>log)?")
 
 
-def parse_numbers(text: str) -> tuple[float, ...]:
-    """Parse a comma-separated list of numbers and ranges.
+def parse_numbers(text: str | Iterable[float]) -> tuple[float, ...]:
+    """Parse a comma-separated list of numbers and ranges, unless they are numbers already.
 
     Example:
         >>> parse_numbers("0,1e-2:1:3log")
@@ -21,6 +21,8 @@ def parse_numbers(text: str) -> tuple[float, ...]:
         >>> parse_numbers("0:1:5")
         (0.0, 0.25, 0.5, 0.75, 1.0)
     """
+    if not isinstance(text, str):
+        return tuple(map(float, text))  # 1 and 1.0 would be two runs
     values: list[float] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         match = _RANGE.fullmatch(item)
@@ -31,13 +33,15 @@ def parse_numbers(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def parse_seeds(text: str) -> tuple[float, ...]:
+def parse_seeds(text: str | Sequence[float]) -> Sequence[float]:
     """Parse seeds: numbers, and ranges with both ends.
 
     Example:
         >>> parse_seeds("0-2,7")
         (0.0, 1.0, 2.0, 7.0)
     """
+    if not isinstance(text, str):
+        return text
     return parse_numbers(re.sub(r"(\d+)-(\d+)", lambda match: _seed_range(int(match[1]), int(match[2])), text))
 
 

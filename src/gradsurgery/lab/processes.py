@@ -45,13 +45,8 @@ def is_leader() -> bool:
     return jax is None or jax.process_index() == 0
 
 
-def broadcast_from_leader(*answers: bool) -> tuple[bool, ...]:
-    """Return the leader's answers in every process."""
-    return tuple(bool(broadcast_number(answer)) for answer in answers)
-
-
-def broadcast_number(number: int) -> int:
-    """Return the leader's number in every process."""
+def broadcast_from_leader(number: int) -> int:
+    """Return the leader's number, or its True or False, in every process."""
     if _distributed_jax() is None:
         return number
     import numpy as np
@@ -69,11 +64,11 @@ def _distributed_jax() -> Any:
 def exit_with_parent() -> None:
     """Exit when the parent process does, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_wait_for_parent, daemon=True).start()
-
-
-def _wait_for_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

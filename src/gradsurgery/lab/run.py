@@ -18,7 +18,7 @@ Metrics: TypeAlias = Mapping[str, float]
 def check_setting(name: str, value: object) -> None:
     """Raise ``TypeError`` unless the store can hold this value of a setting."""
     if not isinstance(value, Setting):
-        raise TypeError(f"a setting is a number, text, True or False, but {name} is {value!r}")
+        raise TypeError(f"the setting {name} must be a number, text, True or False; got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,6 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass
 class Run:
     """A run in training, as a training function sees it."""
@@ -80,7 +76,7 @@ class Run:
     """A folder with datasets, from ``--data-dir``."""
     checkpoint_every: float = 60.0
     """Seconds between two checkpoints, from ``--checkpoint-every``."""
-    flush: Callable[[], None] = _do_nothing
+    flush: Callable[[], None] = lambda: None
     """Wait until all rows so far are on the disk. Call it before saving a checkpoint: after a power cut, a checkpoint
     must not be ahead of its rows."""
     progress: float = 0.0

@@ -14,6 +14,7 @@ swept: ``--set learning_rate=0.1,0.3`` or ``settings={"learning_rate": [0.1, 0.3
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, get_type_hints
@@ -149,21 +150,12 @@ def read_choices(kind: Kind, choices: Setting | Sequence[Setting]) -> list[Setti
         >>> read_choices(Number(), "0.1,0.3"), read_choices(Text(), "a,b"), read_choices(Text(), ["a,b", "c"])
         ([0.1, 0.3], ['a,b'], ['a,b', 'c'])
     """
-    if not isinstance(choices, str):
-        values = [choices] if isinstance(choices, Setting) else choices
-    elif _allows(kind, choices):
-        values = [choices]
-    else:
-        values = [part.strip() for part in choices.split(",")]
+    if isinstance(choices, str):
+        with suppress(TypeError, ValueError):
+            return [kind.read(choices)]
+        choices = [part.strip() for part in choices.split(",")]
+    values = [choices] if isinstance(choices, Setting) else choices
     return list(dict.fromkeys(kind.read(value) for value in values))
-
-
-def _allows(kind: Kind, value: Setting) -> bool:
-    try:
-        kind.read(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def combine(

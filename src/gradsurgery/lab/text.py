@@ -86,18 +86,18 @@ def describe_runs(specs: Iterable[RunSpec]) -> list[str]:
         >>> describe_runs(RunSpec("p", "s", "mixed", lam, None, seed) for lam in (0.1, 1.0) for seed in range(5))
         ['mixed: 10 runs (λ = 0.1, 1; seeds 0-4)']
     """
-    groups: dict[tuple[str, ...], list[RunSpec]] = {}
+    by_name: dict[tuple[str, ...], list[RunSpec]] = {}
     for spec in specs:
-        groups.setdefault((spec.method, *hyperparameters(None, spec.rho)), []).append(spec)
+        by_name.setdefault((spec.method, *hyperparameters(None, spec.rho)), []).append(spec)
     lines = []
-    for name, group in groups.items():
+    for name, runs in by_name.items():
         by_unit: dict[str, set[float]] = {}
-        for spec in group:
+        for spec in runs:
             for unit, value in named_numbers(spec.lam):
                 by_unit.setdefault(unit, set()).add(value)
         grid = [f"{unit} = {', '.join(map(number, sorted(lams)))}" for unit, lams in by_unit.items()]
-        seeds = _ranges(sorted({spec.seed for spec in group}))
-        lines.append(f"{', '.join(name)}: {count(len(group), 'run')} ({'; '.join([*grid, seeds])})")
+        seeds = _ranges(sorted({spec.seed for spec in runs}))
+        lines.append(f"{', '.join(name)}: {count(len(runs), 'run')} ({'; '.join([*grid, seeds])})")
     return lines
 
 

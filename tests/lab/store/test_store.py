@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sqlite3
 import struct
 from dataclasses import replace
 
@@ -166,32 +165,3 @@ def test_a_store_that_another_process_creates_meanwhile_is_read(path):
         assert store.select(status=None) == []
         fill_store(path)
         assert len(store.select(status=None)) == 3
-
-
-def test_a_store_of_the_first_schema_is_opened_and_can_hold_stopped_runs(path):
-    with sqlite3.connect(path) as db:
-        db.execute(
-            "CREATE TABLE runs (key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL,"
-            " lam, rho, seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL,"
-            " status TEXT NOT NULL CHECK (status IN ('running', 'done', 'failed')))"
-        )
-        db.execute(
-            "CREATE TABLE metrics (run TEXT NOT NULL REFERENCES runs (key), step INTEGER NOT NULL, name TEXT NOT NULL,"
-            " value, PRIMARY KEY (run, step, name)) WITHOUT ROWID"
-        )
-        db.execute(f"PRAGMA application_id = {int.from_bytes(b'grad', 'big')}")
-        db.execute("PRAGMA user_version = 1")
-        row = (KEY, SPEC.problem, SPEC.scale, SPEC.method, SPEC.lam, SPEC.rho, SPEC.seed, '{"batch": 64}', "{}", "done")
-        db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        db.execute("INSERT INTO metrics VALUES (?, 0, 'main_train', 0.5)", (KEY,))
-    db.close()
-    with Store(path) as store:
-        assert store.get(KEY).final == {"step": 0, "main_train": 0.5}
-        store.stop(KEY, "too far", allow=0.05)
-        other = replace(SPEC, seed=9)
-        store.begin(other, {})
-        store.log(other.key, {"step": 0, "main_train": 1.0})
-    with Store(path) as store:
-        record = store.get(KEY)
-        assert (record.status, record.info) == ("stopped", {"reason": "too far", "allow": 0.05})
-        assert len(store.select(status=None)) == 2

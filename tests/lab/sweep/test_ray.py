@@ -21,12 +21,13 @@ from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.events import Done
 from gradsurgery.lab.sweep.messages import Ended, Row, Started
 from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
-from gradsurgery.lab.sweep.train import RayCluster, train_grid
+from gradsurgery.lab.sweep.train import train_grid
+from gradsurgery.lab.sweep.worker import Trainer
 from tests.lab.sweep.recorder import Recorder
 
 ray = pytest.importorskip("ray")
 
-from gradsurgery.lab.sweep.ray.driver import _Driver, _Task  # noqa: E402  (needs ray)
+from gradsurgery.lab.sweep.ray.driver import Driver  # noqa: E402  (needs ray)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
@@ -138,7 +139,7 @@ def test_a_lost_node_costs_no_run_and_changes_no_number(cluster, folder):
         runs,
         folder=folder / "runs",
         listener=listener,
-        ray=RayCluster(cluster.address),
+        ray=cluster.address,
         checkpoint_every=0.0,
     )
     assert listener.lost, "no run was trained on the second node"
@@ -165,7 +166,7 @@ def test_when_the_only_node_that_fits_is_lost_the_sweep_ends_with_one_sentence(c
             folder=folder / "runs",
             listener=NodeKiller(cluster, node),
             cores_per_run=2,
-            ray=RayCluster(cluster.address),
+            ray=cluster.address,
         )
     with Store("runs") as store:
         assert [record.status for record in store.select(status=None)] == ["running"]
@@ -288,11 +289,13 @@ class Stream:
 
 def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, store, monkeypatch):
     monkeypatch.setattr(ray, "get", lambda message: message)
-    (run,) = specs(lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {})), "default")
+    monkeypatch.setattr(ray, "put", lambda shipment: None)
+    problem = lab.problem(main="m", aux="a", lams=[1.0], methods=["mixed"])(lambda run: (yield {}))
+    (run,) = specs(problem, "default")
     leases = Leases(store, store.path.parent, {"mixed": {}})
-    driver = _Driver(None, leases, cpus=1, gpus=0, share_process=False)
+    driver = Driver(Trainer(problem, cores=1), leases, gpus=0)
     stream = Stream(Started({}), Row(1.0, {"step": 0, "main_train": 1.0}), Ended({}))
-    driver._training[stream] = _Task(leases.take(run))
+    driver._training[stream] = leases.take(run)
     assert [list(driver._receive(stream)) for _ in range(4)][2:] == [[Done(run, store.get(run.key).final)], []]
     assert not driver._training
 

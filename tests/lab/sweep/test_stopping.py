@@ -8,6 +8,7 @@ import gradsurgery as gs
 from gradsurgery import lab
 from gradsurgery.lab.analysis import Allowance
 from gradsurgery.lab.cli import main
+from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.sweep.stopping import Stopping
 
@@ -62,10 +63,10 @@ def test_an_absolute_allowance_is_a_difference_of_losses():
 
 def test_a_metric_of_which_more_is_better_is_judged_by_its_fall():
     known = [record(each.spec.lam, constant(-each.spec.lam), name="accuracy") for each in (ALONE, *WITHIN)]
-    options = {"metrics": ["accuracy"], "maximise": True}
+    accuracy = Objective("accuracy", maximise=True)
     fallen, risen = (record(1.0, constant(excess), name="accuracy") for excess in (-0.5, 0.5))
-    assert stop_at(Stopping(Allowance(0.05), known, **options), fallen) == STEPS / 5
-    assert stop_at(Stopping(Allowance(0.05), known, **options), risen) is None
+    assert stop_at(Stopping(Allowance(0.05), known, accuracy), fallen) == STEPS / 5
+    assert stop_at(Stopping(Allowance(0.05), known, accuracy), risen) is None
 
 
 def test_a_comeback_of_a_finished_run_gives_all_others_twice_as_much_room():

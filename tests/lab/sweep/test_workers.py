@@ -21,7 +21,7 @@ from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.shipment import ship
 from gradsurgery.lab.sweep.train import train_grid
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments
+from gradsurgery.lab.sweep.worker import Task, Trainer
 from tests.lab.sweep.recorder import Recorder
 from tests.lab.sweep.toy import TOY, toy_runs
 
@@ -93,11 +93,11 @@ def test_ctrl_c_stops_all_and_says_how_to_continue(sweeping):
 @pytest.mark.slow
 def test_a_worker_whose_supervisor_does_not_listen_exits_silently(tmp_path, capfd):
     """The supervisor may be gone before the worker notices."""
-    task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False)
-    shipment = ship(TOY, WorkerArguments(None, 60.0, cores=1, methods={}))
+    task = Task(toy_runs()[0], tmp_path / "run", may_be_over=False, log=tmp_path / "log")
+    shipment = ship(Trainer(TOY, cores=1))
     context = multiprocessing.get_context("spawn")
     pipe, child_pipe = context.Pipe()
-    pipe.send((task, tmp_path / "log"))
+    pipe.send(task)
     process = context.Process(target=child.main, args=(child_pipe, shipment))
     process.start()
     pipe.close()

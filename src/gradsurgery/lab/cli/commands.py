@@ -12,12 +12,12 @@ from gradsurgery.lab.cli.dry_run import print_plan
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
+from gradsurgery.lab.grid import plan_runs
 from gradsurgery.lab.objective import read_objectives
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store import export_mlflow, export_optuna, export_table, export_tensorboard, export_wandb
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
 from gradsurgery.lab.sweep import sweep as train_sweep
-from gradsurgery.lab.sweep.api import plan_runs
 from gradsurgery.lab.text import count
 
 

@@ -73,24 +73,20 @@ def _table(records: Iterable[RunRecord]) -> Any:
     text, number = pa.string(), pa.float64()
     types = dict.fromkeys(("key", "status", "problem", "scale", "method"), text)
     types |= {"lam": number, "relative": pa.bool_(), "tau": number, "rho": number, "seed": pa.int64()}
-    rows: list[dict[str, Any]] = []
-    settings: set[str] = set()
-    metrics: set[str] = set()
     records = list(records)
     columns_of_lam = {name for record in records for name in lam_columns(record.spec.lam)}
     types |= {name: number if name.startswith("lam") else pa.bool_() for name in sorted(columns_of_lam - types.keys())}
+    rows: list[dict[str, Any]] = []
     for record in records:
         spec = {"key": record.spec.key, "status": record.status, **vars(record.spec), **lam_columns(record.spec.lam)}
-        setting_cells = {f"settings.{name}": value for name, value in spec.pop("settings").items()}
-        named = [{_column(name, types): value for name, value in row.items()} for row in record.metrics]
-        rows += [{**row, **spec, **setting_cells} for row in named]
-        settings |= setting_cells.keys()
-        metrics |= {name for row in named for name in row}
+        spec |= {f"settings.{name}": value for name, value in spec.pop("settings").items()}
+        rows += [{_column(name, types): value for name, value in row.items()} | spec for row in record.metrics]
 
     def column(name: str, kind: Any) -> Any:
         return pa.array([row.get(name) for row in rows], kind)
 
     columns = {name: column(name, kind) for name, kind in types.items()}
+    settings = {f"settings.{name}" for record in records for name in record.spec.settings}
     for name in sorted(settings):
         try:
             columns[name] = column(name, None)
@@ -98,7 +94,8 @@ def _table(records: Iterable[RunRecord]) -> Any:
             texts = [None if row.get(name) is None else str(row[name]) for row in rows]
             columns[name] = pa.array(texts, text)
     columns["step"] = column("step", pa.int64())
-    columns |= {name: column(name, number) for name in sorted(metrics - {"step"})}
+    metrics = {name for row in rows for name in row} - columns.keys()
+    columns |= {name: column(name, number) for name in sorted(metrics)}
     return pa.table(columns)
 
 

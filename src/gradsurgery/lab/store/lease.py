@@ -9,12 +9,7 @@ from filelock import FileLock, Timeout
 
 @contextmanager
 def lease(store: Path, key: str) -> Iterator[bool]:
-    """Lease a run until the block ends: True if it is ours, False if somebody else has it.
-
-    Args:
-        store: the SQLite file.
-        key: the run.
-    """
+    """Lease a run of a SQLite file until the block ends: True if it is ours, False if somebody else has it."""
     folder = lease_folder(store)
     path = folder / f"{key}.lock"
     lock = FileLock(path, thread_local=False)

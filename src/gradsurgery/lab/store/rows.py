@@ -17,11 +17,7 @@ _TEXT, _NUMBER = (str,), (int, float)
 def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str | None) -> list[RunRecord]:
     """The runs that match an SQL condition, ordered by problem, scale, method, lam (relative ones last), rho and seed.
 
-    Args:
-        db: the connection.
-        path: the SQLite file, for error messages.
-        where: the condition.
-        values: the condition's named parameters.
+    The condition has named parameters, and error messages have the path.
     """
     # relative λ, τ and several λ are text, which SQLite would sort letter by letter; CAST reads the first number
     first = "CAST(replace(replace(lam, 'relative:', ''), 'tau:', '') AS REAL)"

@@ -12,11 +12,10 @@ from pathlib import Path
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.find import find_installed, find_problem, installed_problems, is_reference
-from gradsurgery.lab.grid import specs
 from gradsurgery.lab.objective import Objectives, judge_by
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
-from gradsurgery.lab.settings import Choices, kinds_of, read_choices
+from gradsurgery.lab.settings import Choices, kinds_of, read_choices, settings_mapping
 from gradsurgery.lab.store.store import Store, settings_text
 
 
@@ -73,7 +72,7 @@ def stored_sweep(folder: Path, problem: Problem, trained: Sequence[RunRecord]) -
     with Store(folder) as store:
         stored = store.select(trained[0].spec.problem, scale, None)
     records = [record for record in stored if settings_text(record.spec.settings) in texts]
-    return StoredSweep(problem, judge_by(problem.objectives, records), specs(problem, scale)[0].settings)
+    return StoredSweep(problem, judge_by(problem.objectives, records), settings_mapping(problem.scale(scale).settings))
 
 
 def select_sweeps(
@@ -106,8 +105,10 @@ def select_sweeps(
         for record in records:
             if record.spec.scale == scale:
                 by_settings.setdefault(_text_without(choices, record.spec.settings), []).append(record)
-        defaults = specs(declared, scale)[0].settings if declared else None
-        if defaults is None and len(by_settings) == 1:
+        defaults: Mapping[str, Setting] | None = None
+        if declared:
+            defaults = settings_mapping(declared.scale(scale).settings)
+        elif len(by_settings) == 1:
             defaults = next(record for record in records if record.spec.scale == scale).spec.settings
         first = None if defaults is None else _text_without(choices, defaults)
         ordered = sorted(by_settings, key=lambda text: (text != first, text))

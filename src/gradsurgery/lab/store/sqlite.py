@@ -14,24 +14,16 @@ _APPLICATION = int.from_bytes(b"grad", "big")  # marks a SQLite file as ours
 
 # lam, rho and value have no type, so that SQLite keeps them bit for bit. As REAL, -0.0 would become 0.0, and a weight 1
 # would become 1.0, which has another key.
-_RUNS = """CREATE TABLE runs (
-    key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
-    seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL, status TEXT NOT NULL
-)"""
 _SCHEMA = (
-    _RUNS,
+    """CREATE TABLE runs (
+        key TEXT PRIMARY KEY, problem TEXT NOT NULL, scale TEXT NOT NULL, method TEXT NOT NULL, lam, rho,
+        seed INTEGER NOT NULL, settings TEXT NOT NULL, info TEXT NOT NULL, status TEXT NOT NULL
+    )""",
     """CREATE TABLE metrics (
         run TEXT NOT NULL REFERENCES runs (key), step INTEGER NOT NULL, name TEXT NOT NULL, value,
         PRIMARY KEY (run, step, name)
     ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {VERSION}",
-)
-_UPGRADE = (  # schema 1 did not allow the status "stopped"
-    "ALTER TABLE runs RENAME TO old",
-    _RUNS,
-    "INSERT INTO runs SELECT * FROM old",
-    "DROP TABLE old",
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -101,9 +93,9 @@ def _check(path: Path, patience: float) -> None:
     # A process that was killed while it created the store leaves a journal, and rolling it back needs write access.
     mode = "rw" if path.with_name(f"{path.name}-journal").exists() else "ro"
     with closing(_connect(path, patience, mode)) as db:
-        problem = _pragma(db, "quick_check(1)")
-        if problem != "ok":
-            raise damage_error(path, problem)
+        found = _pragma(db, "quick_check(1)")
+        if found != "ok":
+            raise damage_error(path, found)
         if _pragma(db, "schema_version") and _pragma(db, "application_id") != _APPLICATION:
             raise StoreError(f"{path} is a database of another program, not a store: choose another path")
         version = _pragma(db, "user_version")
@@ -127,12 +119,11 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
         return _connect(path, patience, "ro")
     db = _connect(path, patience, "rwc")
     try:
-        for setting in ("journal_mode = WAL", "legacy_alter_table = ON"):  # metrics keep referring to runs
-            db.execute(f"PRAGMA {setting}")
+        db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
-        version = _pragma(db, "user_version")  # inside the transaction: another process may be creating the schema
-        for statement in {0: _SCHEMA, VERSION: ()}.get(version, _UPGRADE):
-            db.execute(statement)
+        if not _pragma(db, "user_version"):  # inside the transaction: another process may be creating the schema
+            for statement in _SCHEMA:
+                db.execute(statement)
         db.execute("COMMIT")
         db.execute("PRAGMA foreign_keys = ON")
     except BaseException:

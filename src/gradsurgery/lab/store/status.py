@@ -42,12 +42,12 @@ def read_status(folder: Path) -> list[Status]:
         if not plans:  # a sweep that has just begun has no store yet
             open_store(folder).close()
         records = store.select(status=None)
-        groups: dict[tuple[str, str], dict[str, RunRecord | None]] = {}
+        sweeps: dict[tuple[str, str], dict[str, RunRecord | None]] = {}
         for plan in plans:
-            groups.setdefault((plan.problem, plan.scale), {}).update(dict.fromkeys(plan.keys))
+            sweeps.setdefault((plan.problem, plan.scale), {}).update(dict.fromkeys(plan.keys))
         planned = {key for plan in plans for key in plan.keys}
         for record in records:
-            groups.setdefault((record.spec.problem, record.spec.scale), {})[record.spec.key] = record
+            sweeps.setdefault((record.spec.problem, record.spec.scale), {})[record.spec.key] = record
 
         def state(key: str, record: RunRecord | None) -> str:
             if record and record.status != "running":
@@ -57,8 +57,8 @@ def read_status(folder: Path) -> list[Status]:
             return "waiting" if key in planned else "interrupted"
 
         return [
-            Status(*name, Counter(starmap(state, group.items())), mean_seconds(filter(None, group.values())))
-            for name, group in sorted(groups.items())
+            Status(*name, Counter(starmap(state, runs.items())), mean_seconds(filter(None, runs.values())))
+            for name, runs in sorted(sweeps.items())
         ]
 
 

@@ -182,10 +182,7 @@ class Store:
 
     def get(self, key: str) -> RunRecord | None:
         """The run with this key, or None."""
-        if self._is_new():
-            return None
-        with self._transaction("DEFERRED") as db:
-            return next(iter(read_records(db, self.path, "key = :key", key=key)), None)
+        return next(iter(self._read("key = :key", key=key)), None)
 
     def select(
         self,
@@ -200,11 +197,7 @@ class Store:
         """
         text = None if settings is None else settings_text(settings)
         values = {"problem": problem, "scale": scale, "status": status, "settings": text}
-        where = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in values)
-        if self._is_new():
-            return []
-        with self._transaction("DEFERRED") as db:
-            return read_records(db, self.path, where, **values)
+        return self._read(" AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in values), **values)
 
     def problems(self) -> list[str]:
         """The names of all problems that have runs."""
@@ -298,6 +291,13 @@ class Store:
     def _is_new(self) -> bool:
         """True if nothing was ever written to this path."""
         return not self._closed and self._connection is None and not self.path.exists()
+
+    def _read(self, where: str, **values: str | None) -> list[RunRecord]:
+        """The runs that match an SQL condition."""
+        if self._is_new():
+            return []
+        with self._transaction("DEFERRED") as db:
+            return read_records(db, self.path, where, **values)
 
     def _insert(self, db: sqlite3.Connection, spec: RunSpec) -> None:
         """Insert a run as running, unless it is stored."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gradsurgery.lab.analysis import SPLITS, final_point
+from gradsurgery.lab.analysis import final_point
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.lam import lam_columns
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
@@ -95,18 +95,18 @@ def export_optuna(records: Iterable[RunRecord], path: str | Path) -> None:
     import optuna
 
     storage = _database(path)
-    groups: dict[str, list[RunRecord]] = {}
+    studies: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
+        studies.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it tells of every study
-    for title, group in groups.items():
+    for title, runs in studies.items():
         if title in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=title, storage=storage)
         study = optuna.create_study(study_name=title, storage=storage, directions=["minimize", "minimize"])
-        split = next((split for split in reversed(SPLITS) if any(final_point(each, split) for each in group)), "train")
+        split = "test" if any(final_point(run, "test") for run in runs) else "train"
         with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
             study.set_metric_names([f"main_{split}", f"aux_{split}"])
-        study.add_trials(_trials(group, split))
+        study.add_trials(_trials(runs, split))
 
 
 def _trials(records: Sequence[RunRecord], split: str) -> list[Any]:
@@ -114,16 +114,14 @@ def _trials(records: Sequence[RunRecord], split: str) -> list[Any]:
     from optuna.trial import TrialState, create_trial
 
     configs = [_config(record.spec) for record in records]
-    values_by_name: dict[str, list[Setting]] = {}
-    for config in configs:
-        for name, value in config.items():
-            values_by_name.setdefault(name, []).append(value)
-    distributions = {
-        name: FloatDistribution(min(numbers), max(numbers))
-        if len(numbers := [value for value in values if _is_number(value)]) == len(values)
-        else CategoricalDistribution(list(dict.fromkeys(values)))
-        for name, values in values_by_name.items()
-    }
+
+    def distribution(name: str) -> Any:
+        values = list(dict.fromkeys(config[name] for config in configs if name in config))
+        numbers = [value for value in values if _is_number(value)]
+        is_numeric = len(numbers) == len(values)
+        return FloatDistribution(min(numbers), max(numbers)) if is_numeric else CategoricalDistribution(values)
+
+    distributions = {name: distribution(name) for name in set[str]().union(*configs)}
     trials = []
     for record, config in zip(records, configs, strict=True):
         point = final_point(record, split)

@@ -7,7 +7,7 @@ span more than a decade, as the report draws them. Main alone (λ = 0) is the fr
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -44,7 +44,7 @@ def train_adaptively(
     """
     numbers: dict[str, list[float]] = {}
     for run in runs:
-        if run.lam is not None and has_weight(run.lam):
+        if has_weight(run.lam):
             numbers.setdefault(run.lam_name, []).append(lam_number(run.lam))
     reach = {name: (min(of) / REACH, 1.0 if name == "τ" else max(of) * REACH) for name, of in numbers.items()}
     planned, records = list(runs), train(runs)
@@ -61,14 +61,19 @@ def _next_runs(
     reach: Mapping[str, tuple[float, float]],
 ) -> list[RunSpec]:
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
-    by_key = {record.spec.key: record for record in records}
+    ends = {record.spec.key: final_point(record, "train") or final_point(record, "test") for record in records}
 
-    def mean_point(runs: Iterable[RunSpec]) -> Point | None:
-        return _mean_point([by_key.get(run.key) for run in runs])
+    def mean_point(runs: Sequence[RunSpec]) -> Point | None:
+        """The mean over seeds; None without runs, or if any is missing, diverged or failed."""
+        points = [point for run in runs if (point := ends.get(run.key))]
+        if not points or len(points) < len(runs):
+            return None
+        main, aux = zip(*points, strict=True)
+        return statistics.fmean(main), statistics.fmean(aux)
 
     variants: dict[Variant, dict[float, list[RunSpec]]] = {}
     for run in planned:
-        if run.lam is not None and has_weight(run.lam):
+        if has_weight(run.lam):
             variants.setdefault(variant_of(run), {}).setdefault(lam_number(run.lam), []).append(run)
     next_runs: list[RunSpec] = []
     for by_lam in variants.values():
@@ -79,15 +84,6 @@ def _next_runs(
         if number is not None:
             next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]
     return next_runs
-
-
-def _mean_point(records: Sequence[RunRecord | None]) -> Point | None:
-    """The mean final losses over seeds; None without runs, or if any is missing, diverged or failed."""
-    points = [record and (final_point(record, "train") or final_point(record, "test")) for record in records]
-    if not points or None in points:
-        return None
-    main, aux = zip(*(point for point in points if point), strict=True)
-    return statistics.fmean(main), statistics.fmean(aux)
 
 
 def next_lam(points: Mapping[float, Point | None], reach: tuple[float, float] = (0.0, math.inf)) -> float | None:

@@ -6,7 +6,7 @@ leaves nothing behind.
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from gradsurgery.lab.sweep.log import log_path, write_traceback
 from gradsurgery.lab.sweep.messages import Ended, Flush, Message, Raised, Row, Started
 from gradsurgery.lab.sweep.origin import Origins
 from gradsurgery.lab.sweep.stopping import Stopping
+from gradsurgery.lab.sweep.worker import Task
 
 
 @dataclass(frozen=True)
@@ -43,42 +44,51 @@ class Leases:
     def has_ended(self, run: RunSpec) -> bool:
         """True unless the run is still to be trained, according to the leader's store."""
         record = self.store.get(run.key)
-        (ended,) = broadcast_from_leader(record is not None and record.status != "running")
-        return ended
+        return bool(broadcast_from_leader(record is not None and record.status != "running"))
 
     def take(self, run: RunSpec) -> "Attempt | None":
         """Lease a run; None if another process trains it, or has just ended it."""
         with ExitStack() as stack:
-            (leased,) = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
+            leased = broadcast_from_leader(stack.enter_context(self.store.lease(run.key)))
             if not leased or self.has_ended(run):
                 return None
-            folder = checkpoint_folder(self.folder, run.key)
-            return Attempt(run, self.store, folder, self.origins[run.method], stack.pop_all(), self.stopping)
+            return Attempt(run, self, stack.pop_all())
 
-    def rule_out(self, run: RunSpec) -> Stopped | None:
-        """Record a run that needs no training as stopped; None if it needs some, or if another process has it."""
-        reason = self.stopping.rule_out(run) if self.stopping else None
-        attempt = self.take(run) if reason else None
-        return attempt.stop(reason) if attempt and reason else None
+    def take_next(self, pending: list[RunSpec], order: Sequence[RunSpec] = ()) -> "Attempt | Stopped | None":
+        """Take a run off a list: to train, or as stopped if it needs no training.
+
+        Args:
+            pending: the runs that are left. Those that have ended are taken off, too.
+            order: the same runs in the order of preference; by default that of the list.
+
+        Returns:
+            None if other processes train all that are left.
+        """
+        for run in [*(order or pending)]:
+            attempt = None if (ended := self.has_ended(run)) else self.take(run)
+            if ended or attempt:
+                pending.remove(run)
+            if attempt:
+                reason = self.stopping and self.stopping.rule_out(run)
+                return attempt.stop(reason) if reason else attempt
+        return None
 
 
-@dataclass
 class Attempt:
     """A run in training."""
 
-    spec: RunSpec
-    store: Store
-    folder: Path
-    """For its checkpoints."""
-    origin: Mapping[str, Setting]
-    lease: ExitStack
-    stopping: Stopping | None = None
-    ended: bool = False
-    """True once the run is done, or has failed or been stopped: nothing more is recorded."""
-
-    def __post_init__(self) -> None:
-        self.log = log_path(self.store.path.parent, self.spec)
+    def __init__(self, spec: RunSpec, leases: Leases, lease: ExitStack) -> None:
+        self.spec, self.store, self.stopping = spec, leases.store, leases.stopping
+        self.folder = checkpoint_folder(leases.folder.absolute(), spec.key)
+        self.log = log_path(self.store.path.parent, spec)
+        self.ended = False  # once it has, nothing more is recorded
+        self._origin, self._lease = leases.origins[spec.method], lease
         self.restart()
+
+    @property
+    def task(self) -> Task:
+        """What the process that trains the run needs to know of it."""
+        return Task(self.spec, self.folder, self._may_be_over, self.log)
 
     def restart(self) -> None:
         """Start from what an earlier attempt saved in the folder, or anew."""
@@ -89,7 +99,7 @@ class Attempt:
         record = self.store.get(self.spec.key)
         self._last: Metrics = record.final if record else {}
         self._first, self._recorded = not self.resumed, False
-        (self.may_be_over,) = broadcast_from_leader(bool(self._last) and self.resumed)
+        self._may_be_over = bool(broadcast_from_leader(bool(self._last) and self.resumed))
 
     def record(self, message: Message) -> RunEvent | None:
         """Record a message, and return what the user should see of it.
@@ -135,7 +145,7 @@ class Attempt:
         if traceback:
             write_traceback(self.log, traceback)
         has_log = self.log.exists() and self.log.stat().st_size > 0
-        self.store.begin(self.spec, self.origin)
+        self.store.begin(self.spec, self._origin)
         self.store.fail(self.spec.key, reason, **({"log": f"logs/{self.log.name}"} if has_log else {}))
         self._end(keep_folder=True)  # the next attempt may continue from it
         return Failed(self.spec, reason, self.log if has_log else None)
@@ -143,7 +153,7 @@ class Attempt:
     def stop(self, reason: str) -> Stopped:
         """Record the run as stopped."""
         assert self.stopping is not None
-        self.store.begin(self.spec, self.origin)
+        self.store.begin(self.spec, self._origin)
         self.store.stop(self.spec.key, reason, **self.stopping.info)
         self._end(keep_folder=False)
         return Stopped(self.spec, reason)
@@ -154,7 +164,7 @@ class Attempt:
             self.log.unlink()
             with suppress(OSError):  # other logs are in it
                 self.log.parent.rmdir()
-        self.lease.close()
+        self._lease.close()
 
     def _end(self, *, keep_folder: bool) -> None:
         if not keep_folder and is_leader():
@@ -165,7 +175,7 @@ class Attempt:
     def _start(self, environment: Mapping[str, Setting]) -> None:
         """Mark the run as running. If it resumes on other cores, ``info["cores"]`` lists both numbers: 1, then 2."""
         interrupted = self.store.get(self.spec.key)
-        info = {**environment, **self.origin}
+        info = {**environment, **self._origin}
         if interrupted and self.resumed:
             history, now = str(interrupted.info.get("cores", "unknown")).split(", then "), str(info["cores"])
             if history != [now]:

@@ -5,25 +5,18 @@ Every message waits for an answer, True to go on: a row is recorded before the n
 
 import faulthandler
 import os
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from gradsurgery.lab.processes import exit_with_parent
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Flush, Message
-from gradsurgery.lab.sweep.shipment import Shipment, unpack_shipment
-from gradsurgery.lab.sweep.worker import Task, catch_errors, train_run
+from gradsurgery.lab.sweep.shipment import Shipment, train_elsewhere
+from gradsurgery.lab.sweep.worker import Task
 
 
 def main(pipe: Connection, shipment: Shipment) -> None:
-    """Train runs until the supervisor closes the pipe.
-
-    Args:
-        pipe: to the supervisor: receives a task and the path of its log, sends messages.
-        shipment: the problem and its arguments.
-    """
+    """Receive tasks and send messages until the supervisor closes the pipe."""
     exit_with_parent()
     process = os.getpid()
 
@@ -40,9 +33,9 @@ def main(pipe: Connection, shipment: Shipment) -> None:
         tell(Flush())
 
     while task := _receive(pipe):
-        redirect_output(task[1])
+        redirect_output(task.log)
         faulthandler.enable(all_threads=False)
-        messages = catch_errors(_train(shipment, task[0], flush))
+        messages = train_elsewhere(shipment, task, flush)
         for message in messages:
             if not tell(message):
                 break
@@ -50,13 +43,8 @@ def main(pipe: Connection, shipment: Shipment) -> None:
             messages.close()  # type: ignore[attr-defined]
 
 
-def _receive(pipe: Connection) -> tuple[Task, Path] | None:
+def _receive(pipe: Connection) -> Task | None:
     with suppress(EOFError, OSError):
-        task: tuple[Task, Path] = pipe.recv()
+        task: Task = pipe.recv()
         return task
     return None
-
-
-def _train(shipment: Shipment, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
-    problem, arguments = unpack_shipment(shipment)
-    yield from train_run(problem, task, arguments, flush)

@@ -3,50 +3,34 @@
 import time
 from collections.abc import Generator, Sequence
 
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.store import StoreError
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
-from gradsurgery.lab.sweep.events import RunEvent
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments, describe_error, train_run
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
+from gradsurgery.lab.sweep.worker import Trainer, describe_error
 
 _POLL_SECONDS = 0.5
 
 
-def train_in_process(
-    problem: Problem,
-    runs: Sequence[RunSpec],
-    leases: Leases,
-    arguments: WorkerArguments,
-) -> Generator[RunEvent]:
-    """Train all runs that have not ended, and raise what they raise. A run that another process trains is waited for.
-
-    Args:
-        problem: the problem of all runs.
-        runs: all with the same settings.
-        leases: takes runs.
-        arguments: see ``WorkerArguments``.
-    """
+def train_in_process(trainer: Trainer, runs: Sequence[RunSpec], leases: Leases) -> Generator[RunEvent]:
+    """Train runs until all have ended, and raise what they raise. Runs that another sweep trains are waited for."""
     pending = list(runs)
-    while pending := [run for run in pending if not leases.has_ended(run)]:
-        attempts = 0
-        for run in pending:
-            if stopped := leases.rule_out(run):
-                yield stopped
-            elif attempt := leases.take(run):
-                attempts += 1
-                try:
-                    yield from _train(problem, attempt, arguments)
-                finally:
-                    attempt.close()
-        if not attempts:
+    while pending:
+        taken = leases.take_next(pending)
+        if isinstance(taken, Stopped):
+            yield taken
+        elif taken:
+            try:
+                yield from _train(trainer, taken)
+            finally:
+                taken.close()
+        elif pending:
             time.sleep(_POLL_SECONDS)
 
 
-def _train(problem: Problem, attempt: Attempt, arguments: WorkerArguments) -> Generator[RunEvent]:
-    task = Task(attempt.spec, attempt.folder, attempt.may_be_over)
+def _train(trainer: Trainer, attempt: Attempt) -> Generator[RunEvent]:
     try:
-        for message in train_run(problem, task, arguments, attempt.store.flush_to_disk):
+        for message in trainer.train(attempt.task, attempt.store.flush_to_disk):
             if event := attempt.record(message):
                 yield event
             if attempt.ended:

@@ -33,15 +33,8 @@ def settle_older_code(
 ) -> None:
     """Drop stored runs of older code that would be mixed with these; raise if they ended and nobody said so.
 
-    Runs without a fingerprint, and those of methods that this sweep does not train, are left alone.
-
-    Args:
-        problem: the problem of all runs.
-        runs: the grid.
-        store: has the stored runs.
-        origins: of the code now.
-        again: drop runs that have ended, too.
-        keep: leave runs that have ended as they are.
+    Runs without a fingerprint, and those of methods that this sweep does not train, are left alone. ``again`` drops
+    runs that have ended, too; ``keep`` leaves them as they are.
     """
     if again and keep:
         raise UserError("older runs are either trained again or kept: give --again or --keep")

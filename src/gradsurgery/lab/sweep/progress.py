@@ -65,26 +65,22 @@ class ProgressBar:
                 self._bar.update(self._task, description=describe(run), losses=format_losses(metrics))
                 self._move()
             case Done(run, metrics, trained):
-                self._finish(run)
-                if not self._live:
-                    stored = "" if trained else " (in the store)"
-                    self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {format_losses(metrics)}{stored}")
+                self._finish(run, format_losses(metrics) + ("" if trained else " (in the store)"))
             case Printed(run, line):
                 self._print(f"{describe(run)} | {line}")
             case Stopped(run, reason):
-                self._finish(run)
-                if not self._live:
-                    self._print(f"[{self._finished}/{self._runs}] {describe(run)}: stopped ({reason})")
+                self._finish(run, f"stopped ({reason})")
             case Failed(run, reason, log):
-                self._finish(run)
                 first_line = reason.strip().partition("\n")[0]
                 where = f"; see {os.path.relpath(log)}" if log else ""
-                self._print(f"[{self._finished}/{self._runs}] {describe(run)}: failed ({first_line}{where})")
+                self._finish(run, f"failed ({first_line}{where})", has_line=True)
 
-    def _finish(self, run: RunSpec) -> None:
+    def _finish(self, run: RunSpec, outcome: str, has_line: bool = False) -> None:
         self._finished += 1
         self._fractions.pop(run.key, None)
         self._move()
+        if has_line or not self._live:
+            self._print(f"[{self._finished}/{self._runs}] {describe(run)}: {outcome}")
 
     def _move(self) -> None:
         self._bar.update(self._task, completed=self._finished + sum(self._fractions.values()))

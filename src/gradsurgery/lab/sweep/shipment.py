@@ -1,4 +1,4 @@
-"""What a process elsewhere needs to train the runs of a sweep: the problem, the arguments, and the user's modules.
+"""Send a ``Trainer`` to other processes, with the user's modules to those that cannot import them.
 
 A worker on this machine imports the user's modules itself. A Ray task or a Slurm job gets their sources.
 """
@@ -15,9 +15,8 @@ import cloudpickle
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.local_modules import collect_sources, install_sources
 from gradsurgery.lab.method import register_method
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.sweep.messages import Message
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments, train_run
+from gradsurgery.lab.sweep.worker import Task, Trainer, describe_error
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Shipment:
     """The same for all runs of a sweep."""
 
     pickled: bytes
-    """The problem and the ``WorkerArguments``. Unpickling may import the modules."""
+    """The trainer. Unpickling it may import the modules."""
     sources: tuple[tuple[str, bytes], ...] = ()
     """The user's own modules, by relative path."""
 
@@ -43,17 +42,14 @@ def _cache(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Calla
     return lru_cache(**parameters)(function)
 
 
-def ship(problem: Problem, arguments: WorkerArguments, *, sources: bool = False) -> Shipment:
+def ship(trainer: Trainer, *, sources: bool = False) -> Shipment:
     """Pickle for other processes. Functions that they cannot import, such as those of a notebook, go by value.
 
-    Args:
-        problem: the problem of all runs.
-        arguments: see ``WorkerArguments``.
-        sources: whether to send the user's modules along.
+    With ``sources``, the user's modules are sent along.
     """
-    modules = [problem.train.__module__, *(method.__module__ for method in arguments.methods.values())]
+    modules = [trainer.problem.train.__module__, *(method.__module__ for method in trainer.methods.values())]
     try:
-        _Pickler(buffer := io.BytesIO()).dump((problem, arguments))
+        _Pickler(buffer := io.BytesIO()).dump(trainer)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise UserError(
             f"a problem must be picklable to reach the worker processes ({error}): load what cannot be pickled inside "
@@ -63,16 +59,21 @@ def ship(problem: Problem, arguments: WorkerArguments, *, sources: bool = False)
 
 
 @lru_cache(maxsize=1)
-def unpack_shipment(shipment: Shipment) -> tuple[Problem, WorkerArguments]:
+def unpack_shipment(shipment: Shipment) -> Trainer:
     """Unpickle once for all runs of this process: the training function may cache what it builds."""
     install_sources(dict(shipment.sources))
-    problem, arguments = pickle.loads(shipment.pickled)
-    for method in arguments.methods.values():
+    trainer: Trainer = pickle.loads(shipment.pickled)
+    for method in trainer.methods.values():
         register_method(method)
-    return problem, arguments
+    return trainer
 
 
-def train_elsewhere(shipment: Shipment, task: Task) -> Iterator[Message]:
-    """Train a run where nothing is flushed: whoever receives the rows does that. Raises what the run raises."""
-    problem, arguments = unpack_shipment(shipment)
-    yield from train_run(problem, task, arguments, flush=lambda: None)
+def train_elsewhere(shipment: Shipment, task: Task, flush: Callable[[], None] = lambda: None) -> Iterator[Message]:
+    """Train a run in a process that got a shipment. What the run raises is its last message.
+
+    By default nothing is flushed: whoever receives the rows sees to that.
+    """
+    try:
+        yield from unpack_shipment(shipment).train(task, flush)
+    except (Exception, SystemExit) as error:  # sys.exit(0) must not look like success
+        yield describe_error(error)

@@ -7,24 +7,23 @@ what the job still wrote, and no row is lost that a checkpoint is ahead of.
 
 import os
 import pickle
-import struct
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec, Setting
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import set_environment, thread_limits
-from gradsurgery.lab.sweep.events import RunEvent
+from gradsurgery.lab.sweep.events import RunEvent, Stopped
 from gradsurgery.lab.sweep.log import redirect_output
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.shipment import Shipment, ship, train_elsewhere
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments, catch_errors
+from gradsurgery.lab.sweep.worker import Task, Trainer
 
 try:
     import submitit
@@ -34,49 +33,31 @@ except ModuleNotFoundError as error:
 MOST_JOBS = 200
 """How many runs are submitted at once: each takes a lease, which is an open file."""
 _POLL_SECONDS = 1.0
-_LENGTH = struct.Struct(">Q")
 
 
 def train_on_slurm(
-    problem: Problem,
-    runs: Sequence[RunSpec],
-    leases: Leases,
-    arguments: WorkerArguments,
-    parameters: Mapping[str, Setting],
+    trainer: Trainer, runs: Sequence[RunSpec], leases: Leases, *, parameters: Mapping[str, Setting]
 ) -> Generator[RunEvent]:
     """Train runs as jobs until all have ended. Runs that another sweep has leased are left to it.
 
-    Args:
-        problem: the problem of all runs.
-        runs: the runs to train, all with the same settings.
-        leases: takes runs and records them.
-        arguments: see ``WorkerArguments``.
-        parameters: of ``submitit.AutoExecutor``; ``cluster="local"`` trains without Slurm.
+    The parameters are those of ``submitit.AutoExecutor``; ``cluster="local"`` trains without Slurm.
     """
     if not runs:
         return
-    shipment = ship(problem, arguments, sources=True)
-    folder = leases.store.path.parent.absolute() / "slurm"
-    executor = _executor(folder, {"name": problem.name, "cpus_per_task": arguments.cores, **parameters})
+    shipment = ship(trainer, sources=True)
+    folder = leases.store.path.parent / "slurm"
+    executor = _executor(folder, {"name": trainer.problem.name, "cpus_per_task": trainer.cores, **parameters})
     jobs: list[_Job] = []
     pending = list(runs)
     try:
         while pending or jobs:
-            waiting = []
-            for run in pending:
-                if leases.has_ended(run):  # another sweep has trained it
+            while len(jobs) < MOST_JOBS and (taken := leases.take_next(pending)):
+                if isinstance(taken, Stopped):
+                    yield taken
                     continue
-                if len(jobs) >= MOST_JOBS:
-                    waiting.append(run)
-                elif stopped := leases.rule_out(run):
-                    yield stopped
-                elif attempt := leases.take(run):
-                    jobs.append(_Job(attempt, folder / f"{run.key}.messages"))
-                    with set_environment(thread_limits(arguments.cores)):  # jobs inherit it
-                        yield from jobs[-1].submit(executor, shipment)
-                else:
-                    waiting.append(run)
-            pending = waiting
+                jobs.append(_Job(taken, folder / f"{taken.spec.key}.messages"))
+                with set_environment(thread_limits(trainer.cores)):  # jobs inherit it
+                    yield from jobs[-1].submit(executor, shipment)
             for job in jobs:
                 yield from job.watch()
             jobs = [job for job in jobs if not job.attempt.ended]
@@ -105,8 +86,7 @@ class _Job:
             self.path.unlink(missing_ok=True)
             self.position = 0
             self.attempt.restart()
-            task = Task(self.attempt.spec, self.attempt.folder.absolute(), self.attempt.may_be_over)
-            self.handle = executor.submit(train_in_job, shipment, task, self.attempt.log.absolute(), self.path)
+            self.handle = executor.submit(train_in_job, shipment, self.attempt.task, self.path)
             write_atomically(self._saved_handle, pickle.dumps(self.handle))
 
     def watch(self) -> Iterator[RunEvent]:
@@ -149,26 +129,22 @@ class _Job:
         while not abandoned.done():
             time.sleep(_POLL_SECONDS)
 
-    def _new_messages(self) -> list[Message]:
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
+    def _new_messages(self) -> Iterator[Message]:
+        """The complete messages since the last call."""
+        with suppress(FileNotFoundError, EOFError, pickle.UnpicklingError), self.path.open("rb") as file:
             file.seek(self.position)
-            data = file.read()
-        messages: list[Message] = []
-        while len(data) >= _LENGTH.size and len(data) >= (end := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
-            messages.append(pickle.loads(data[_LENGTH.size : end]))
-            data, self.position = data[end:], self.position + end
-        return messages
+            while True:
+                message = pickle.load(file)
+                self.position = file.tell()
+                yield message
 
 
-def train_in_job(shipment: Shipment, task: Task, log: Path, path: Path) -> None:
+def train_in_job(shipment: Shipment, task: Task, path: Path) -> None:
     """The code of a job: train a run, and append its messages to a file."""
-    redirect_output(log)
+    redirect_output(task.log)
     with path.open("ab", buffering=0) as file:
-        for message in catch_errors(train_elsewhere(shipment, task)):
-            pickled = pickle.dumps(message)
-            file.write(_LENGTH.pack(len(pickled)) + pickled)
+        for message in train_elsewhere(shipment, task):
+            file.write(pickle.dumps(message))
             os.fsync(file.fileno())  # before the training function saves a checkpoint
 
 

@@ -16,11 +16,12 @@ stored curves of six problems, no run that ended within 1, 2, 5 or 10 % was stop
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gradsurgery.lab.analysis import Allowance, is_main_alone, variant_of
 from gradsurgery.lab.lam import lam_number
+from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.text import number
 
@@ -66,20 +67,15 @@ class Stopping:
     Args:
         allowance: how much worse main may be than main alone.
         records: the runs that are stored already.
-        metrics: what main is judged by: the first of these that a run has.
-        maximise: True if more of it is better.
+        objective: what main is judged by; None for the held-out loss, or else the training loss.
     """
 
     def __init__(
-        self,
-        allowance: Allowance,
-        records: Iterable[RunRecord] = (),
-        *,
-        metrics: Sequence[str] = ("main_test", "main_train"),
-        maximise: bool = False,
+        self, allowance: Allowance, records: Iterable[RunRecord] = (), objective: Objective | None = None
     ) -> None:
         self.allowance = allowance
-        self._metrics, self._sign = metrics, -1 if maximise else 1
+        self._metrics = [objective.metric] if objective else ["main_test", "main_train"]
+        self._sign = objective.sign if objective else 1
         self._curves: dict[str, _Curve] = {}
         for record in records:
             curve = self._curve(record.spec)

@@ -17,7 +17,6 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 
 from gradsurgery.lab.analysis import is_main_alone
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
@@ -26,7 +25,7 @@ from gradsurgery.lab.sweep.events import Printed, RunEvent, Stopped
 from gradsurgery.lab.sweep.log import Tail
 from gradsurgery.lab.sweep.messages import Message
 from gradsurgery.lab.sweep.shipment import ship
-from gradsurgery.lab.sweep.worker import Task, WorkerArguments
+from gradsurgery.lab.sweep.worker import Trainer
 
 _POLL_SECONDS = 0.5
 _EXIT_SECONDS = 10.0
@@ -40,7 +39,7 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     attempt: Attempt
-    tail: Tail
+    tail: Tail = field(init=False)
     methods: set[str] = field(default_factory=set)
     """Of all runs that it has trained."""
     exits_by: float | None = None
@@ -50,6 +49,12 @@ class _Worker:
     def is_idle(self) -> bool:
         """True if it waits for another run."""
         return self.attempt.ended and self.exits_by is None
+
+    def give(self, attempt: Attempt) -> None:
+        """Hand over a run."""
+        self.attempt, self.tail = attempt, Tail(attempt.log)
+        self.methods.add(attempt.spec.method)
+        self.send(attempt.task)
 
     def send(self, message: object) -> None:
         """Send a task or an answer."""
@@ -64,39 +69,20 @@ class _Worker:
 
 
 class Supervisor:
-    """Trains runs in worker processes, one at each place.
+    """Starts a worker at each place, gives them runs, and watches them."""
 
-    Args:
-        problem: the problem of all runs.
-        leases: takes runs.
-        places: the cores and accelerators of each worker.
-        arguments: see ``WorkerArguments``.
-        time_limit: the seconds after which a run fails; None for any time.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        leases: Leases,
-        places: Sequence[Place],
-        arguments: WorkerArguments,
-        time_limit: float | None = None,
-    ) -> None:
-        self._shares, self._leases, self._places = problem.share_process, leases, places
-        self._time_limit = time_limit
-        self._shipment = ship(problem, arguments)
+    def __init__(self, trainer: Trainer, leases: Leases, places: Sequence[Place], time_limit: float | None) -> None:
+        self._leases, self._places, self._time_limit = leases, places, time_limit
+        self._shares, self._shipment = trainer.problem.share_process, ship(trainer)
         self._workers: dict[int, _Worker] = {}  # by the index of the place
-        self._ruled_out: list[Stopped] = []
         self._retry_at = 0.0
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
         """Train runs until all have ended, in about this order. Runs that another sweep trains are waited for."""
         pending = list(runs)
         try:
-            while True:
-                self._assign(pending)
-                while self._ruled_out:
-                    yield self._ruled_out.pop(0)
+            while pending or self._workers:
+                yield from self._assign(pending)
                 for worker in self._workers.values():
                     if worker.is_idle and not pending:
                         worker.release()
@@ -104,13 +90,11 @@ class Supervisor:
                     yield from self._watch()
                 elif pending:
                     time.sleep(_POLL_SECONDS)
-                else:
-                    return
         finally:
             for index in list(self._workers):
                 self._discard(index)
 
-    def _assign(self, pending: list[RunSpec]) -> None:
+    def _assign(self, pending: list[RunSpec]) -> Iterator[RunEvent]:
         """Give runs to idle workers and to places without one, as far as runs can be leased."""
         for index in range(len(self._places)):
             worker = self._workers.get(index)
@@ -119,47 +103,33 @@ class Supervisor:
                 worker = None
             if not pending or (worker and not worker.is_idle) or time.monotonic() < self._retry_at:
                 continue
-            if attempt := self._take(pending, worker):
-                self._hand_over(index, attempt)
+            while isinstance(taken := self._leases.take_next(pending, self._order(pending, worker)), Stopped):
+                yield taken
+            if taken:
+                self._workers[index] = worker or self._start(self._places[index], taken)
+                self._workers[index].give(taken)
             else:
                 self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
 
-    def _take(self, pending: list[RunSpec], worker: _Worker | None) -> Attempt | None:
-        """Lease the next run. Of equally urgent ones, prefer a method that the worker has compiled, or nobody has."""
+    def _order(self, pending: Sequence[RunSpec], worker: _Worker | None) -> Sequence[RunSpec]:
+        """Of equally urgent runs, prefer a method that the worker has compiled, or nobody has."""
+        if not self._shares or not pending:
+            return pending
         compiled = worker.methods if worker else set()
         others = {method for other in self._workers.values() for method in other.methods}
-        order = pending
-        if self._shares:
-            first = _urgency(pending[0])
-            order = sorted(
-                pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
-            )
-        for run in order:
-            if self._leases.has_ended(run):
-                pending.remove(run)
-            elif stopped := self._leases.rule_out(run):
-                pending.remove(run)
-                self._ruled_out.append(stopped)
-            elif attempt := self._leases.take(run):
-                pending.remove(run)
-                return attempt
-        return None
+        first = _urgency(pending[0])
+        return sorted(
+            pending, key=lambda run: (_urgency(run) != first, run.method not in compiled, run.method in others)
+        )
 
-    def _hand_over(self, index: int, attempt: Attempt) -> None:
-        tail = Tail(attempt.log)
-        if index in self._workers:
-            worker = self._workers[index]
-            worker.attempt, worker.tail = attempt, tail
-        else:
-            context = multiprocessing.get_context("spawn")  # jax does not survive a fork
-            pipe, child_pipe = context.Pipe()
-            process = context.Process(target=child.main, args=(child_pipe, self._shipment))
-            with limit_children(self._places[index]), _hide_main_module():
-                process.start()
-            child_pipe.close()
-            self._workers[index] = _Worker(process, pipe, attempt, tail)
-        self._workers[index].methods.add(attempt.spec.method)
-        self._workers[index].send((Task(attempt.spec, attempt.folder, attempt.may_be_over), attempt.log))
+    def _start(self, place: Place, attempt: Attempt) -> _Worker:
+        context = multiprocessing.get_context("spawn")  # jax does not survive a fork
+        pipe, child_pipe = context.Pipe()
+        process = context.Process(target=child.main, args=(child_pipe, self._shipment))
+        with limit_children(place), _hide_main_module():
+            process.start()
+        child_pipe.close()
+        return _Worker(process, pipe, attempt)
 
     def _watch(self) -> Iterator[RunEvent]:
         """Wait for messages, output, crashes and the end of time limits."""

@@ -1,15 +1,14 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 from gradsurgery.lab.analysis import Allowance, is_main_alone
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.method import registered_methods
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
@@ -18,25 +17,16 @@ from gradsurgery.lab.store.plan import announce
 from gradsurgery.lab.sweep.adaptive import train_adaptively
 from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
-from gradsurgery.lab.sweep.events import Done, Event, Failed, Listener, Planned, RunEvent, Stopped, Warned
+from gradsurgery.lab.sweep.events import Done, Failed, Listener, Planned, RunEvent, Stopped, Warned
 from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
 from gradsurgery.lab.sweep.origin import find_origins, settle_older_code
 from gradsurgery.lab.sweep.stopping import Stopping
 from gradsurgery.lab.sweep.supervisor import Supervisor
-from gradsurgery.lab.sweep.worker import WorkerArguments
+from gradsurgery.lab.sweep.worker import Trainer
 
-Trainer: TypeAlias = Callable[[Sequence[RunSpec], Sequence[RunSpec]], Generator[RunEvent]]
-"""(all runs, missing runs) -> events of the missing runs while they train."""
-
-
-@dataclass(frozen=True)
-class RayCluster:
-    """Which Ray cluster to train on, and the GPUs of each run."""
-
-    address: str | None = None
-    """None for the cluster in ``RAY_ADDRESS``, or for a local Ray that ends with the sweep."""
-    gpus_per_run: int = 0
+Training: TypeAlias = Callable[[Trainer, Sequence[RunSpec], Leases], Generator[RunEvent]]
+"""Trains runs until all have ended."""
 
 
 def train_grid(
@@ -48,8 +38,9 @@ def train_grid(
     max_lams: int | None = None,
     workers: int | None = None,
     cores_per_run: int | None = None,
-    ray: RayCluster | None = None,
-    slurm: Mapping[str, Setting] | None = None,
+    ray: bool | str = False,
+    slurm: bool | Mapping[str, Setting] = False,
+    gpus_per_run: int = 0,
     process: str | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
@@ -58,42 +49,27 @@ def train_grid(
     keep: bool = False,
     allowance: Allowance | None = None,
 ) -> list[RunRecord]:
-    """Train the runs that are not stored yet, and return the records of all.
+    """Train the runs of a problem that are not stored yet, tell the listener, and return the records of all.
 
     Every run trains in a worker process with the same number of cores, even if it is the only one missing: a run's
     numbers depend on the number of cores. A run that raises an error or crashes is recorded as failed, with the reason,
     and the others go on; the next sweep tries it again.
 
-    Args:
-        problem: the problem of all runs.
-        runs: the grid, all with the same settings.
-        folder: has the store, which holds the runs that are done and records the others; checkpoints go below it.
-        listener: receives the progress.
-        max_lams: for an adaptive grid, the largest number of λ per method; ``runs`` is then the coarse grid that it
-            begins with.
-        workers: the number of processes. None for one per accelerator or, without any, as many as get separate cores.
-            0 trains in this process, on whatever cores it has, and raises what a run raises: for debugging, and for
-            processes on several machines that train every run together.
-        cores_per_run: the number of cores of each worker. None for 1, or with accelerators for an equal share of all.
-        ray: train on a Ray cluster instead of in workers; a run has one core there unless ``cores_per_run`` says more.
-        slurm: train as jobs of Slurm, with these parameters of submitit; else as with ``ray``.
-        process: this process's place among those that train every run together.
-        data_dir: a folder whose subfolders stand in for hub ids.
-        checkpoint_every: seconds between two checkpoints of a run.
-        time_limit: seconds after which a run fails; None for any time.
-        again: drop stored runs of older code.
-        keep: keep stored runs of older code. With neither, a sweep with such runs is refused.
-        allowance: stop runs whose main cannot come back within it; None to train all.
+    For an adaptive grid, ``runs`` is the coarse grid that it begins with, and ``max_lams`` the largest number of λ per
+    method. With an ``allowance``, runs are stopped whose main cannot come back within it. The other arguments are those
+    of ``lab.sweep``.
     """
+    elsewhere = bool(ray or slurm)
     _check_least("the number of workers", workers, 0)
     _check_least("the number of cores per run", cores_per_run, 1)
-    _check_least("the number of GPUs per run", ray.gpus_per_run if ray else None, 0)
+    _check_least("the number of GPUs per run", gpus_per_run, 0)
+    if gpus_per_run and not ray:
+        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
     if time_limit is not None and not time_limit > 0:
         raise UserError(f"the time limit of a run must be a number of seconds above 0; got {time_limit}")
-    elsewhere = ray is not None or slurm is not None
-    if ray is not None and slurm is not None:
+    if ray and slurm:
         raise UserError("runs train on Ray or on Slurm, not on both")
     if time_limit is not None and (workers == 0 or elsewhere or process is not None):
         raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
@@ -105,35 +81,49 @@ def train_grid(
         workers = 0
     places = [] if elsewhere or workers == 0 else assign_places(workers, cores_per_run)
     cores = cores_per_run or 1 if elsewhere else len(places[0].cores if places else available_cores())
-    arguments = WorkerArguments(data_dir, checkpoint_every, cores, registered_methods())
     leads = is_leader()
     with (
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
         _remove_after_mistake(folder),
-        _ray_connection(ray),
+        _where(places, ray, slurm, gpus_per_run, time_limit) as training,
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
-        leases = Leases(store, folder, origins, _stopping(problem, store, allowance) if allowance else None)
-        trainer = _choose_trainer(
-            problem, leases, arguments, places=places, ray=ray, slurm=slurm, time_limit=time_limit
-        )
+        stored = store.select(problem.name, status=None) if allowance else []
+        stopping = Stopping(allowance, stored, problem.objectives.get("main")) if allowance else None
+        leases = Leases(store, folder, origins, stopping)
+        trainer = Trainer(problem, cores, data_dir, checkpoint_every)
 
         def train(grid: Sequence[RunSpec]) -> list[RunRecord]:
-            return _train_missing(grid, leases, listener if leads else _ignore, trainer, cores)
+            return _train_missing(grid, trainer, leases, training, listener if leads else lambda event: None)
 
         records = train(runs) if max_lams is None else train_adaptively(runs, train, max_lams)
     return records if leads else []
 
 
-def _stopping(problem: Problem, store: Store, allowance: Allowance) -> Stopping:
-    """Stops runs by the metric that recommendations limit."""
-    stored = store.select(problem.name, status=None)
-    named = problem.objectives.get("main")
-    if named is None:
-        return Stopping(allowance, stored)
-    return Stopping(allowance, stored, metrics=[named.metric], maximise=named.maximise)
+@contextmanager
+def _where(
+    places: Sequence[Place],
+    ray: bool | str,
+    slurm: bool | Mapping[str, Setting],
+    gpus_per_run: int,
+    time_limit: float | None,
+) -> Iterator[Training]:
+    """Where runs are trained: on Ray, on Slurm, in workers, or in this process."""
+    if ray:
+        from gradsurgery.lab.sweep.ray.driver import Driver, connection  # loads ray
+
+        with connection("" if ray is True else ray):  # one for all stages of an adaptive sweep
+            yield lambda trainer, runs, leases: Driver(trainer, leases, gpus_per_run).train(runs)
+    elif slurm:
+        from gradsurgery.lab.sweep.slurm import train_on_slurm  # loads submitit
+
+        yield partial(train_on_slurm, parameters={} if slurm is True else slurm)
+    elif places:
+        yield lambda trainer, runs, leases: Supervisor(trainer, leases, places, time_limit).train(runs)
+    else:
+        yield train_in_process
 
 
 @contextmanager
@@ -148,10 +138,6 @@ def _remove_after_mistake(folder: Path) -> Iterator[None]:
                 with suppress(OSError):  # a file, or a folder that is not empty
                     path.rmdir()
         raise
-
-
-def _ignore(event: Event) -> None:
-    """Of processes that train together, only the leader reports."""
 
 
 def _check_together(
@@ -173,43 +159,8 @@ def _check_least(meaning: str, number: int | None, least: int) -> None:
         raise UserError(f"{meaning} must be a whole number from {least}; got {number}")
 
 
-def _choose_trainer(
-    problem: Problem,
-    leases: Leases,
-    arguments: WorkerArguments,
-    *,
-    places: Sequence[Place],
-    ray: RayCluster | None,
-    slurm: Mapping[str, Setting] | None,
-    time_limit: float | None,
-) -> Trainer:
-    """Where runs are trained: on Ray, on Slurm, in this process, or in workers."""
-    if ray is not None:
-        from gradsurgery.lab.sweep.ray.driver import train_on_ray  # loads ray
-
-        return lambda runs, missing: train_on_ray(problem, missing, leases, arguments, ray)
-    if slurm is not None:
-        from gradsurgery.lab.sweep.slurm import train_on_slurm  # loads submitit
-
-        return lambda runs, missing: train_on_slurm(problem, missing, leases, arguments, slurm)
-    if not places:
-        # all runs: of processes that train together, only the leader knows which are missing
-        return lambda runs, missing: train_in_process(problem, runs, leases, arguments)
-    supervisor = Supervisor(problem, leases, places, arguments, time_limit)
-    return lambda runs, missing: supervisor.train(missing)
-
-
-def _ray_connection(ray: RayCluster | None) -> AbstractContextManager[None]:
-    """Keeps one connection to Ray for all stages of an adaptive sweep."""
-    if ray is None:
-        return nullcontext()
-    from gradsurgery.lab.sweep.ray.driver import connection  # loads ray
-
-    return connection(ray.address)
-
-
 def _train_missing(
-    runs: Sequence[RunSpec], leases: Leases, listener: Listener, trainer: Trainer, cores: int
+    runs: Sequence[RunSpec], trainer: Trainer, leases: Leases, training: Training, listener: Listener
 ) -> list[RunRecord]:
     """Train the runs that are not done, report what happens to the listener, and return the records of all."""
     store, stopping = leases.store, leases.stopping
@@ -223,11 +174,13 @@ def _train_missing(
         elif record.status == "stopped" and stopping and stopping.allowance.is_covered(record.info):
             listener(Stopped(missing.pop(record.spec.key), str(record.info["reason"])))
         else:
-            store.begin(record.spec, {})  # a trainer skips runs that have ended
+            store.begin(record.spec, {})  # runs that have ended are skipped
     if missing:
-        _warn_about_cores(stored, cores, listener)
-        _warn_about_network(store, listener)
-    with announce(store, list(missing.values())), closing(trainer(runs, list(missing.values()))) as events:
+        for sentence in _warnings(store.path.parent, stored, trainer.cores):
+            listener(Warned(sentence))
+    # in this process all runs: of processes that train together, only the leader knows which are missing
+    to_train = runs if training is train_in_process else list(missing.values())
+    with announce(store, list(missing.values())), closing(training(trainer, to_train, leases)) as events:
         for event in events:
             listener(event)
             if isinstance(event, Done | Failed | Stopped):
@@ -250,25 +203,16 @@ def _stored_records(store: Store, runs: Sequence[RunSpec]) -> list[RunRecord]:
     return [record for run in runs if (record := store.get(run.key))]
 
 
-def _warn_about_cores(stored: Sequence[RunRecord], cores: int, listener: Listener) -> None:
-    """Warn if this sweep mixes runs that were trained on different numbers of cores."""
+def _warnings(folder: Path, stored: Sequence[RunRecord], cores: int) -> Iterator[str]:
+    """Runs on different numbers of cores must not be compared; two machines must not share a store."""
     recorded = [str(record.info.get("cores", "unknown")) for record in stored if record.metrics]
-    different = [number for number in recorded if number != str(cores)]
-    if different:
-        listener(
-            Warned(
-                f"{len(different)} of {len(recorded)} stored runs of this grid used another number of cores "
-                f"({' or '.join(sorted(set(different)))}; now {cores}), and numbers depend on it: compare with care"
-            )
+    if different := [number for number in recorded if number != str(cores)]:
+        yield (
+            f"{len(different)} of {len(recorded)} stored runs of this grid used another number of cores "
+            f"({' or '.join(sorted(set(different)))}; now {cores}), and numbers depend on it: compare with care"
         )
-
-
-def _warn_about_network(store: Store, listener: Listener) -> None:
-    """Warn if two machines might use this store."""
-    if kind := network_file_system(store.path.parent):
-        listener(
-            Warned(
-                f"{store.path.parent} is on a network file system ({kind}), where the store is safe for one machine at "
-                "a time: do not sweep into it from two, which would damage it; --ray trains on several"
-            )
+    if kind := network_file_system(folder):
+        yield (
+            f"{folder} is on a network file system ({kind}), where the store is safe for one machine at "
+            "a time: do not sweep into it from two, which would damage it; --ray trains on several"
         )

@@ -1,35 +1,25 @@
 """Train a run in this process, and tell whoever records it what happens."""
 
 import json
+import os
+import platform
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.method import make_method
+from gradsurgery.lab.method import make_method, registered_methods
 from gradsurgery.lab.objective import objective_info
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import Metrics, Run, RunSpec, Setting
-from gradsurgery.lab.sweep.environment import environment
 from gradsurgery.lab.sweep.messages import Ended, Message, Raised, Row, Started
 from gradsurgery.method import Method
-
-
-@dataclass(frozen=True)
-class WorkerArguments:
-    """What every process that trains runs of a sweep needs to know."""
-
-    data_dir: Path | None
-    """A folder whose subfolders stand in for hub ids."""
-    checkpoint_every: float
-    """Seconds between two checkpoints of a run."""
-    cores: int
-    """The cores of each run, for its record."""
-    methods: Mapping[str, type[Method]]
-    """The user's methods, which each worker registers."""
 
 
 @dataclass(frozen=True)
@@ -41,44 +31,45 @@ class Task:
     """For its checkpoints."""
     may_be_over: bool
     """Whether an earlier attempt may have recorded all rows; else there must be at least one."""
+    log: Path = Path(os.devnull)
+    """Where a worker or a job sends its output."""
 
 
-def train_run(problem: Problem, task: Task, arguments: WorkerArguments, flush: Callable[[], None]) -> Iterator[Message]:
-    """Train a run; raises what it raises.
+@dataclass(frozen=True)
+class Trainer:
+    """Trains the runs of a sweep, in whichever process they are."""
 
-    Args:
-        problem: trains it.
-        task: the run.
-        arguments: see ``WorkerArguments``.
-        flush: waits until all rows so far are on the disk.
-    """
-    began = time.monotonic()
-    task.folder.mkdir(parents=True, exist_ok=True)
-    run = Run(
-        task.spec,
-        make_method(task.spec.method, task.spec.lam, task.spec.rho),
-        problem.typed_settings(task.spec.settings),
-        task.folder,
-        data_dir=arguments.data_dir,
-        checkpoint_every=arguments.checkpoint_every,
-        flush=flush,
-    )
-    rows = map(_numbers, problem.train(run))
-    first = next(rows, None)  # what the function builds before its first row may fail: only then has training begun
-    if first is None and not task.may_be_over:
-        raise UserError(f"training {problem.name} ended without a row: yield at least one")
-    yield Started(environment(arguments.cores))
-    for metrics in rows if first is None else chain([first], rows):
-        yield Row(run.progress, metrics)
-    yield Ended({"seconds": time.monotonic() - began, **_outcome(problem, run)})
+    problem: Problem
+    cores: int
+    """The cores of each run, for its record."""
+    data_dir: Path | None = None
+    """A folder whose subfolders stand in for hub ids."""
+    checkpoint_every: float = 60.0
+    """Seconds between two checkpoints of a run."""
+    methods: Mapping[str, type[Method]] = field(default_factory=registered_methods)
+    """The user's methods, which other processes have to register."""
 
-
-def catch_errors(messages: Iterator[Message]) -> Iterator[Message]:
-    """Turn an error of the run into its last message."""
-    try:
-        yield from messages
-    except (Exception, SystemExit) as error:  # sys.exit(0) must not look like success
-        yield describe_error(error)
+    def train(self, task: Task, flush: Callable[[], None]) -> Iterator[Message]:
+        """Train a run; raises what it raises. ``flush`` waits until all rows so far are on the disk."""
+        began = time.monotonic()
+        task.folder.mkdir(parents=True, exist_ok=True)
+        run = Run(
+            task.spec,
+            make_method(task.spec.method, task.spec.lam, task.spec.rho),
+            self.problem.typed_settings(task.spec.settings),
+            task.folder,
+            data_dir=self.data_dir,
+            checkpoint_every=self.checkpoint_every,
+            flush=flush,
+        )
+        rows = map(_numbers, self.problem.train(run))
+        first = next(rows, None)  # what the function builds before its first row may fail: only then has training begun
+        if first is None and not task.may_be_over:
+            raise UserError(f"training {self.problem.name} ended without a row: yield at least one")
+        yield Started({**_versions(), "cores": self.cores})
+        for metrics in rows if first is None else chain([first], rows):
+            yield Row(run.progress, metrics)
+        yield Ended({"seconds": time.monotonic() - began, **_outcome(self.problem, run)})
 
 
 def describe_error(error: BaseException) -> Raised:
@@ -86,6 +77,15 @@ def describe_error(error: BaseException) -> Raised:
     if isinstance(error, UserError):
         return Raised(str(error), is_mistake=True)
     return Raised(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
+
+
+@cache
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("gradsurgery", "jax", "optax", "flax", "torch", "numpy", "datasets", "tokenizers"):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def _numbers(row: Metrics) -> Metrics:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from gradsurgery.lab import UserError
-from gradsurgery.lab.processes import broadcast_number, is_leader
+from gradsurgery.lab.processes import broadcast_from_leader, is_leader
 
 State = Any
 _LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Checkpoint:
         Args:
             like: a state of the same structure, on the devices where the restored one belongs.
         """
-        while (chunks := broadcast_number(max(self._saved(), default=-1))) >= 0:
+        while (chunks := broadcast_from_leader(max(self._saved(), default=-1))) >= 0:
             import orbax.checkpoint as ocp
 
             if chunks not in self._saved():

@@ -53,7 +53,7 @@ class ChunkedTraining(ABC):
             yield from rows
             if chunk == self.chunks:
                 break
-            (due,) = broadcast_from_leader(time.monotonic() - saved >= run.checkpoint_every)
+            due = broadcast_from_leader(time.monotonic() - saved >= run.checkpoint_every)
             if due:
                 run.flush()
                 checkpoint.save(chunk, state)

@@ -9,23 +9,21 @@ import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
 from gradsurgery.lab.sweep.cores import available_cores, thread_limits
 from gradsurgery.lab.sweep.events import RunEvent, Stopped
-from gradsurgery.lab.sweep.messages import Message, Row
+from gradsurgery.lab.sweep.messages import Row
 from gradsurgery.lab.sweep.ray.folder_copy import pack, unpack
 from gradsurgery.lab.sweep.ray.task import Saved, train_in_task
 from gradsurgery.lab.sweep.shipment import ship
-from gradsurgery.lab.sweep.train import RayCluster
-from gradsurgery.lab.sweep.worker import WorkerArguments
+from gradsurgery.lab.sweep.worker import Trainer
 
 try:
     import ray
@@ -37,113 +35,71 @@ RETRIES = 3
 _POLL_SECONDS = 1.0
 
 
-def train_on_ray(
-    problem: Problem,
-    runs: Sequence[RunSpec],
-    leases: Leases,
-    arguments: WorkerArguments,
-    cluster: RayCluster,
-) -> Generator[RunEvent]:
-    """Train runs on a Ray cluster until all have ended. Runs that another sweep has leased are left to it.
+class Driver:
+    """Submits tasks to the connected cluster, and records their messages.
 
-    Args:
-        problem: the problem of all runs.
-        runs: the runs to train, all with the same settings.
-        leases: takes runs. The store is not touched if no node can train a run.
-        arguments: see ``WorkerArguments``.
-        cluster: where to train, and what each run gets there.
+    The store is not touched if no node can train a run.
     """
-    if not runs:
-        return
-    shipment = ship(problem, arguments, sources=True)
-    with connection(cluster.address):
-        driver = _Driver(
-            ray.put(shipment),
-            leases,
-            cpus=arguments.cores,
-            gpus=cluster.gpus_per_run,
-            share_process=problem.share_process,
-        )
-        try:
-            yield from driver.train(runs)
-        finally:
-            driver.stop()
 
-
-@dataclass
-class _Task:
-    """A task on the cluster, and the run that it trains."""
-
-    attempt: Attempt
-    retries: int = 0
-
-
-class _Driver:
-    """Submits tasks and records their messages."""
-
-    def __init__(self, shipment: Any, leases: Leases, *, cpus: int, gpus: int, share_process: bool) -> None:
-        self._shipment, self._leases, self._cpus, self._gpus = shipment, leases, cpus, gpus
-        self._training: dict[Any, _Task] = {}  # by the stream of messages
-        self._ruled_out: list[Stopped] = []
+    def __init__(self, trainer: Trainer, leases: Leases, gpus: int) -> None:
+        self._leases, self._cpus, self._gpus = leases, trainer.cores, gpus
+        self._shipment = ray.put(ship(trainer, sources=True))
+        self._training: dict[Any, Attempt] = {}  # by the stream of messages
+        self._lost: Counter[str] = Counter()  # by the key of the run
         self._remote = ray.remote(
-            num_cpus=cpus,
+            num_cpus=trainer.cores,
             num_gpus=gpus,
             max_retries=0,
-            max_calls=0 if share_process else 1,
+            max_calls=0 if trainer.problem.share_process else 1,
             num_returns="streaming",
-            runtime_env={"env_vars": thread_limits(cpus)},
+            runtime_env={"env_vars": thread_limits(trainer.cores)},
         )(train_in_task)
 
     def train(self, runs: Sequence[RunSpec]) -> Generator[RunEvent]:
-        pending = self._submit(runs)  # raises if no node can train a run
-        while pending or self._training or self._ruled_out:
-            ready: list[Any] = []
-            if self._training:
-                ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
-            else:
-                time.sleep(_POLL_SECONDS)
-            before = len(self._training)
-            for stream in ready:
-                yield from self._receive(stream)
-            if not ready or len(self._training) < before:
-                pending = self._submit(pending)
-            while self._ruled_out:
-                yield self._ruled_out.pop(0)
+        """Train runs until all have ended. Runs that another sweep trains are waited for."""
+        pending, is_due = list(runs), True
+        try:
+            while pending or self._training:
+                if is_due:
+                    yield from self._submit(pending)
+                ready: list[Any] = []
+                if self._training:
+                    ready, _ = ray.wait(list(self._training), num_returns=1, timeout=_POLL_SECONDS)
+                elif pending:
+                    time.sleep(_POLL_SECONDS)
+                before = len(self._training)
+                for stream in ready:
+                    yield from self._receive(stream)
+                is_due = not ready or len(self._training) < before
+        finally:
+            self._stop()
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Cancel the tasks that still train: their runs continue from the last copies of their folders next time."""
-        for stream in list(self._training):
+        while self._training:  # emptied, as Ray crashes if a traceback keeps a stream until after its shutdown
+            stream, attempt = self._training.popitem()
             ray.cancel(stream, force=True)
-            self._training.pop(stream).attempt.close()
+            attempt.close()
 
-    def _submit(self, pending: Sequence[RunSpec]) -> list[RunSpec]:
-        """Submit runs that can be leased, and return those that are left; raise if no node can train a run.
+    def _submit(self, pending: list[RunSpec]) -> Iterator[RunEvent]:
+        """Submit runs that can be leased; raise if no node can train a run.
 
         Twice as many runs are submitted as fit: an autoscaling cluster starts nodes for tasks that wait.
         """
-        limit, left = 2 * self._slots(), []
-        for run in pending:
-            if len(self._training) >= limit:
-                left.append(run)
-                continue
-            if self._leases.has_ended(run):  # another sweep has trained it
-                continue
-            if stopped := self._leases.rule_out(run):
-                self._ruled_out.append(stopped)
-            elif attempt := self._leases.take(run):
-                self._start(_Task(attempt))
+        limit = 2 * self._slots()
+        while len(self._training) < limit and (taken := self._leases.take_next(pending)):
+            if isinstance(taken, Stopped):
+                yield taken
             else:
-                left.append(run)
-        return left
+                self._start(taken)
 
-    def _start(self, task: _Task) -> None:
-        files = pack(task.attempt.folder)
-        self._training[self._remote.remote(self._shipment, task.attempt.spec, files)] = task
+    def _start(self, attempt: Attempt) -> None:
+        files = pack(attempt.folder)
+        self._training[self._remote.remote(self._shipment, attempt.spec, files)] = attempt
 
     def _receive(self, stream: Any) -> Iterator[RunEvent]:
         """Record the next message of a task."""
-        task = self._training.pop(stream)
-        attempt = task.attempt
+        attempt = self._training.pop(stream)
         try:
             message = ray.get(next(stream))
         except StopIteration:
@@ -153,23 +109,18 @@ class _Driver:
             yield attempt.fail(f"{type(cause).__name__}: {cause}")
             return
         except ray.exceptions.RayError as error:
-            if not attempt.ended and task.retries < RETRIES:
-                task.retries += 1
+            self._lost[attempt.spec.key] += 1
+            if not attempt.ended and self._lost[attempt.spec.key] <= RETRIES:
                 attempt.restart()
-                self._start(task)
+                self._start(attempt)
             elif not attempt.ended:
                 yield attempt.fail(f"lost {RETRIES + 1} times, last by {type(error).__name__}: {error}")
             return
-        self._training[stream] = task  # to the end: the others come first next time
-        yield from self._record(stream, message)
-
-    def _record(self, stream: Any, message: Message | Saved) -> Iterator[RunEvent]:
-        attempt = self._training[stream].attempt
+        self._training[stream] = attempt  # to the end: the others come first next time
         if isinstance(message, Saved):
             attempt.store.flush_to_disk()  # after a power cut, a checkpoint must not be ahead of its rows
             unpack(message.files, attempt.folder)
-            return
-        if event := attempt.record_or_fail(message):
+        elif event := attempt.record_or_fail(message):
             yield event
         if attempt.ended and isinstance(message, Row):
             ray.cancel(stream, force=True)
@@ -192,8 +143,11 @@ class _Driver:
 
 
 @contextmanager
-def connection(address: str | None) -> Iterator[None]:
-    """Connect to a cluster, or start a local Ray that ends with the block. A connection that exists is used."""
+def connection(address: str) -> Iterator[None]:
+    """Connect to a cluster, or start a local Ray that ends with the block. A connection that exists is used.
+
+    An empty address stands for the one in ``RAY_ADDRESS``, or for a local Ray.
+    """
     if ray.is_initialized():
         yield
         return

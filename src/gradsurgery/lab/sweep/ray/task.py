@@ -4,6 +4,7 @@ A task has a separate folder on its node. After a row, while the training functi
 driver, at most every ``checkpoint_every`` seconds. The next attempt of the run, on whichever node, gets them back.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep.messages import Message, Row
 from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
 from gradsurgery.lab.sweep.shipment import Shipment, train_elsewhere, unpack_shipment
-from gradsurgery.lab.sweep.worker import Task, catch_errors
+from gradsurgery.lab.sweep.worker import Task
 
 
 @dataclass(frozen=True)
@@ -25,24 +26,14 @@ class Saved:
 
 
 def train_in_task(shipment: Shipment, spec: RunSpec, files: bytes) -> Iterator[Message | Saved]:
-    """Train a run.
-
-    Args:
-        shipment: the problem and its arguments, the same for all runs of a sweep.
-        spec: the run.
-        files: a copy of the run's folder from an earlier attempt; empty if there is none.
-    """
+    """Train a run. ``files`` is a copy of its folder from an earlier attempt; empty if there is none."""
     with TemporaryDirectory(prefix="gradsurgery-") as folder:
         task = Task(spec, Path(folder) / "run", may_be_over=bool(files))
         unpack(files, task.folder)
         saved, last_copy = fingerprint(task.folder), time.monotonic()
-        for message in catch_errors(train_elsewhere(shipment, task)):
+        for message in train_elsewhere(shipment, task):
             yield message
-            if (
-                not isinstance(message, Row)
-                or time.monotonic() - last_copy < unpack_shipment(shipment)[1].checkpoint_every
-            ):
-                continue
-            if (now := fingerprint(task.folder)) != saved:
+            wait = unpack_shipment(shipment).checkpoint_every if isinstance(message, Row) else math.inf
+            if time.monotonic() - last_copy >= wait and (now := fingerprint(task.folder)) != saved:
                 yield Saved(pack(task.folder))
                 saved, last_copy = now, time.monotonic()

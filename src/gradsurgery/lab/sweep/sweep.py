@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.extra import require_extra
-from gradsurgery.lab.find import check_name, find_method, find_problem
-from gradsurgery.lab.grid import choose_lams, specs
-from gradsurgery.lab.notation import LamLists, parse_numbers, parse_seeds
+from gradsurgery.lab.grid import plan_runs
+from gradsurgery.lab.notation import LamLists
 from gradsurgery.lab.notebook import Records
 from gradsurgery.lab.objective import LOSSES, judge_by
 from gradsurgery.lab.problem import Problem
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.settings import Choices
 from gradsurgery.lab.sweep.events import Advanced, Event, Listener
 from gradsurgery.method import Method
@@ -99,7 +98,7 @@ def sweep(
         from gradsurgery.lab.analysis import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
-        from gradsurgery.lab.sweep.train import RayCluster, train_grid
+        from gradsurgery.lab.sweep.train import train_grid
 
     declared, runs, max_lams = plan_runs(
         problem,
@@ -112,8 +111,6 @@ def sweep(
         scale=scale,
         main_alone=main_alone,
     )
-    if gpus_per_run and not ray:
-        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
     console = console or Console(markup=False, highlight=False, emoji=False, quiet=quiet)
     with NotebookBar() if console.is_jupyter and not console.quiet else ProgressBar(console) as bar:
         records = train_grid(
@@ -124,8 +121,9 @@ def sweep(
             max_lams=max_lams,
             workers=workers,
             cores_per_run=cores_per_run,
-            ray=RayCluster(ray if isinstance(ray, str) else None, gpus_per_run) if ray else None,
-            slurm={} if slurm is True else slurm or None,
+            ray=ray,
+            slurm=slurm,
+            gpus_per_run=gpus_per_run,
             process=process,
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
@@ -142,66 +140,20 @@ def _check_first_row(problem: Problem, listener: Listener) -> Listener:
 
     A problem that draws its own figures may have none.
     """
-    names = LOSSES.keys() | {objective.metric for objective in problem.objectives.values()}
-    lower = [(f"aux{level}_train", f"aux{level}_test") for level in range(2, len(problem.aux_losses) + 1)]
+    losses = LOSSES.keys() | {objective.metric for objective in problem.objectives.values()}
+    needed = {"main_train and aux_train, or main_test and aux_test": losses}
+    for level in range(2, len(problem.aux_losses) + 1):
+        needed[f"aux{level}_train or aux{level}_test"] = {f"aux{level}_train", f"aux{level}_test"}
     is_checked = problem.draw is not None
 
     def listen(event: Event) -> None:
         nonlocal is_checked
         if isinstance(event, Advanced) and not is_checked:
             is_checked = True
-            if not event.metrics.keys() & names:
-                raise UserError(
-                    f"the first row of {problem.name} must have main_train and aux_train, or main_test and aux_test; "
-                    f"got {', '.join(event.metrics)}"
-                )
-            for train, test in lower:
-                if train not in event.metrics and test not in event.metrics:
-                    raise UserError(
-                        f"the first row of {problem.name} must have {train} or {test}; got {', '.join(event.metrics)}"
-                    )
+            for names, any_of in needed.items():
+                if not event.metrics.keys() & any_of:
+                    got = ", ".join(event.metrics)
+                    raise UserError(f"the first row of {problem.name} must have {names}; got {got}")
         listener(event)
 
     return listen
-
-
-def plan_runs(
-    problem: Problem | str,
-    *,
-    methods: Sequence[str | type[Method]] | None = None,
-    lams: LamLists | None = None,
-    rhos: str | Sequence[float] | None = None,
-    taus: str | Sequence[float] | None = None,
-    seeds: str | Sequence[int] | None = None,
-    settings: Choices | None = None,
-    scale: str | None = None,
-    main_alone: bool = True,
-) -> tuple[Problem, list[RunSpec], int | None]:
-    """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
-    declared = find_problem(problem) if isinstance(problem, str) else problem
-    if not isinstance(declared, Problem):
-        raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
-    check_name(declared)
-    grid = choose_lams(lams, declared.scale(scale))
-    names = None if methods is None else [find_method(method) for method in methods]
-    runs = specs(
-        declared,
-        scale,
-        methods=names,
-        lams=grid.values,
-        rhos=_read_numbers(rhos),
-        taus=_read_numbers(taus),
-        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
-        settings=settings,
-        main_alone=main_alone,
-        adaptive=grid.limit is not None,
-    )
-    if grid.limit is not None and len(declared.aux_losses) > 1:
-        raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
-    if grid.limit is not None and len({repr(run.settings) for run in runs}) > 1:
-        raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
-    return declared, runs, grid.limit
-
-
-def _read_numbers(values: str | Sequence[float] | None) -> Sequence[float] | None:
-    return parse_numbers(values) if isinstance(values, str) else None if values is None else [float(v) for v in values]
