@@ -11,7 +11,7 @@ from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports import draw_fronts, embed_png, paper_style, render
 from gradsurgery.lab.store import StoredSweep
 from gradsurgery.paper.claims.claim import Claim, Result
-from gradsurgery.paper.claims.text import describe_measurement, describe_registration, describe_rule, describe_runs
+from gradsurgery.paper.claims.summary import largest_scale, summarise
 
 TITLE = "Which claims of the paper hold"
 
@@ -20,12 +20,9 @@ def write_page(by_scale: Mapping[str, Sequence[Result]], folder: Path) -> Path:
     """Write ``claims.html`` into the folder, and return its path."""
     values = {
         "title": TITLE,
+        "summary": summarise(largest_scale(by_scale)),
         "by_scale": by_scale,
         "figures": {scale: _figures(results) for scale, results in by_scale.items()},
-        "describe_measurement": describe_measurement,
-        "describe_registration": describe_registration,
-        "describe_rule": describe_rule,
-        "describe_runs": describe_runs,
     }
     path = folder / "claims.html"
     write_atomically(path, render("claims.html", values, package="gradsurgery.paper.claims"))
