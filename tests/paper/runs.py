@@ -27,10 +27,11 @@ def build(run, data_dir=None):
 
 def train(task, run, chunks=None):
     """Train for this many chunks, all by default; returns the last state and all rows."""
-    state, rows = task.start(run)
+    state, row = task.start(run)
+    rows = [row]
     for chunk in range(task.chunks if chunks is None else chunks):
-        state, more = task.advance(run, state, chunk)
-        rows = [*rows, *more]
+        state, row = task.advance(run, state, chunk)
+        rows.append(row)
     return state, rows
 
 
@@ -42,9 +43,9 @@ def trace_step(task, run):
     params, extra = jax.eval_shape(task._initial_values, seed_key(run.seed))
     variant = run.method
     optimiser = jax.eval_shape(lambda params: task._optimiser_state(variant, params, run.lam, run.rho), params)
-    state, batch = TrainingState(params, extra, optimiser), next(task._batches(run.seed, 0))
+    state, batch = TrainingState(params, extra, optimiser), next(task.batches(run.seed, 0))
     next_state = jax.eval_shape(
-        lambda state, batch: task._next_state(variant, state, task._data, batch, run.lam, run.rho), state, batch
+        lambda state, batch: task._next_state(variant, state, task.data, batch, run.lam, run.rho), state, batch
     )
     for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(next_state), strict=True):
         assert (before.shape, before.dtype) == (after.shape, after.dtype)

@@ -61,8 +61,10 @@ def test_conditioning_draws_methods_with_and_without_lam(methods):
 @pytest.mark.slow
 @pytest.mark.parametrize("lam", [1.0, 0.5])
 def test_noise_turns_the_projection_into_mixed_training(lam):
-    run = make_run("noise", lam=lam, rho=None, samples="2000")
-    _, rows = train(build(run), run)
+    spec = make_run("noise", lam=lam, rho=None, samples="2000")
+    noise = problem("noise")
+    rows = list(noise.train(Run(spec, make_method("bloop", lam, None), noise.typed_settings(spec.settings), Path())))
+    assert len({row["step"] for row in rows}) == len(rows) == 17
     bloop, mixed = ([row[key] for row in rows] for key in ("to_bloop", "to_mixed"))
     assert bloop[0] < 0.05 * bloop[-1]
     assert mixed[-1] < 0.2 * mixed[0]

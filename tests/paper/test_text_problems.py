@@ -57,14 +57,14 @@ def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, mo
 
 def test_the_two_corpora_are_shuffled_independently():
     run = make_run("language", aux_data="python-sources", aux_documents="1000")
-    batch = next(build(run)._batches(0, 0))
+    batch = next(build(run).batches(0, 0))
     assert not np.array_equal(batch["main"], batch["aux"])
 
 
 @pytest.mark.parametrize("name", ["language", "translation"])
 def test_batches_depend_on_the_step_alone(name):
     """So that a resumed run sees what it would have seen."""
-    batches = build(make_run(name))._batches
+    batches = build(make_run(name)).batches
     from_start = batches(3, 0)
     for _ in range(40):
         expected = next(from_start)
@@ -127,7 +127,7 @@ def test_paper_scales_have_the_sizes_of_the_paper():
 def test_laptop_scale_starts_on_real_data(name, changed, cache):
     run = make_run(name, "laptop", evaluated="1", layers="1", **changed)
     task = build(run, DATA)
-    _, (row,) = task.start(run)
+    _, row = task.start(run)
     assert all(1 < row[key] < 12 for key in LOSSES)
 
 
@@ -156,5 +156,5 @@ def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(doc
 @pytest.mark.slow
 def test_paper_scale_starts_on_documents_with_the_columns_of_its_data(documents):
     run = make_run("language", "paper", batch="2", evaluated="1", layers="1")
-    _, (row,) = build(run, documents).start(run)
+    _, row = build(run, documents).start(run)
     assert all(np.isfinite(row[key]) for key in LOSSES)

@@ -6,10 +6,15 @@ from pathlib import Path
 from rich.console import Console
 
 from gradsurgery.lab import RunRecord, Store, UserError
-from gradsurgery.lab.cli.commands import raise_if_failed
-from gradsurgery.lab.cli.parser import AddCommand, add_data_argument, add_folder_argument, add_worker_arguments
+from gradsurgery.lab.cli import (
+    AddCommand,
+    add_data_argument,
+    add_folder_argument,
+    add_worker_arguments,
+    raise_if_failed,
+)
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.sweep.progress import ProgressBar
+from gradsurgery.lab.sweep import ProgressBar
 
 _EXAMPLES = """
   gradsurgery claims                              train what is missing, and print a verdict on each claim

@@ -11,7 +11,7 @@ from gradsurgery.lab.find import installed_problems
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.problem import Scale, problem
 from gradsurgery.lab.settings import Count
-from gradsurgery.paper.training.chunked import ChunkedTraining
+from gradsurgery.paper.training.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Settings:
     elements: Count = 1
 
 
-class ToyTask(ChunkedTraining):
+class ToyTask(Training):
     """Adds up numbers. With four million elements the result depends on the number of cores."""
 
     def __init__(self, settings, data_dir):
@@ -30,14 +30,14 @@ class ToyTask(ChunkedTraining):
         self._values = jnp.sin(jnp.arange(float(settings.elements)))
 
     def start(self, run):
-        return {"sum": jnp.zeros(())}, [self._row(0, jnp.zeros(()))]
+        return {"sum": jnp.zeros(())}, self._row(0, jnp.zeros(()))
 
     def advance(self, run, state, chunk):
         time.sleep(self._sleep)
         if self._data_dir and (self._data_dir / f"{run.method}-fails").exists():
             raise RuntimeError(f"{run.method} fails\nhere")
         total = state["sum"] + jnp.sum(self._values * (chunk + 1.0) + run.seed) * run.lam
-        return {"sum": total}, [self._row(chunk + 1, total)]
+        return {"sum": total}, self._row(chunk + 1, total)
 
     def _row(self, step, total):
         return {"step": step, **{name: float(total) for name in ("main_train", "aux_train", "main_test", "aux_test")}}

@@ -12,6 +12,7 @@ from gradsurgery.lab.store import Store
 from gradsurgery.paper.claims import CLAIMS, Claim, Grid
 from gradsurgery.paper.claims.ledger.criteria import ahead
 from gradsurgery.paper.claims.records import read_records, write_records
+from gradsurgery.paper.claims.summary import TOPICS, Clause
 
 
 @problem(main="m", aux="a", settings={"gain": 0.5}, lams=(0.5, 1.0, 2.0), name="toy-claim")
@@ -39,6 +40,8 @@ def claim(name, gain):
 def toy_claims(monkeypatch):
     monkeypatch.setitem(CLAIMS, "T1", claim("T1", 0.5))
     monkeypatch.setitem(CLAIMS, "T2", claim("T2", 2.0))
+    clauses = tuple(Clause(name, "Bloop leads on", f"toys {name}", ("hypervolume", "main")) for name in ("T1", "T2"))
+    monkeypatch.setitem(TOPICS, "Toys", clauses)
 
 
 def test_claims_are_trained_once_and_written_again_from_the_export(tmp_path, capsys):
@@ -51,7 +54,10 @@ def test_claims_are_trained_once_and_written_again_from_the_export(tmp_path, cap
     assert "36 runs written" in printed
     assert "[1/36]" in printed, "the bar counts the runs of all claims from the start"
     assert "better &#124; front" in page.read_text()
-    assert "**holds**<br>registered 2026-01-01 (1a2b3c4)" in page.read_text()
+    assert "**holds**, 3 seeds<br>registered 2026-01-01 (1a2b3c4)" in page.read_text()
+    assert (
+        "- **Toys.** Bloop leads on toys T1 (main −50 %; T1). Does not hold: Bloop leads on toys T2" in page.read_text()
+    )
     html = (runs / "report" / "claims" / "claims.html").read_text()
     assert html.count('class="verdict ') == html.count("registered 2026-01-01 (1a2b3c4)") == 2
     assert html.count("<img alt=") == 2

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gradsurgery.lab.run import RunSpec
-from gradsurgery.paper.training.chunked import Outcome
+from gradsurgery.lab.method import make_method
+from gradsurgery.lab.run import Run, RunSpec, Sample
 from tests.paper.training.regression import make_task, random_batch
 
 RUN = RunSpec("regression", "demo", "bloop", lam=0.1, rho=0.1, seed=3)
+SAMPLE = Sample("one", "eins", "zwei")
 
 
 class Batches:
@@ -35,10 +36,11 @@ class Batches:
 def train(task, state=None, first=0):
     rows = []
     if state is None:
-        state, rows = task.start(RUN)
+        state, row = task.start(RUN)
+        rows.append(row)
     for chunk in range(first, task.chunks):
-        state, more = task.advance(RUN, state, chunk)
-        rows += more
+        state, row = task.advance(RUN, state, chunk)
+        rows.append(row)
     return state, rows
 
 
@@ -61,11 +63,12 @@ def test_steps_inside_and_outside_xla_agree():
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_run_resumes_from_any_chunk(scan):
     task, saved = make_task(Batches(), scan=scan), {}
-    state, expected = task.start(RUN)
+    state, row = task.start(RUN)
+    expected = [row]
     for chunk in range(task.chunks):
         saved[chunk] = jax.device_get(state)
-        state, rows = task.advance(RUN, state, chunk)
-        expected += rows
+        state, row = task.advance(RUN, state, chunk)
+        expected.append(row)
     other = make_task(Batches(), scan=scan)
     for chunk in (3, 1):
         other.advance(RUN, saved[0], 0)  # leaves an iterator for chunk 1
@@ -93,12 +96,16 @@ def test_an_interrupted_chunk_starts_with_new_batches():
     assert rows == train(make_task(Batches(), scan=False))[1][3:]
 
 
-def test_final_metrics_come_from_the_last_state():
-    task = make_task(
-        Batches(), scan=True, final_metrics=lambda params, extra: Outcome({"norm": float(jnp.linalg.norm(params))})
-    )
-    state, _ = train(task)
-    assert task.final_metrics(state).metrics == {"norm": pytest.approx(float(np.linalg.norm(state.params)))}
+def test_final_metrics_are_added_to_the_last_row(tmp_path):
+    def final_metrics(params, extra):
+        return {"norm": float(jnp.linalg.norm(params))}, (SAMPLE,)
+
+    run = Run(RUN, make_method("bloop", 0.1, 0.1), None, tmp_path)
+    *rows, last = make_task(Batches(), scan=True, final_metrics=final_metrics).train(run)
+    state, expected = train(make_task(Batches(), scan=True))
+    assert rows == expected
+    assert last == {**expected[-1], "norm": pytest.approx(float(np.linalg.norm(state.params)))}
+    assert run.samples == (SAMPLE,)
 
 
 def test_one_compilation_serves_all_weights_averages_and_seeds():
@@ -113,5 +120,5 @@ def test_a_weight_of_zero_trains_as_main_alone():
     task, losses = make_task(Batches(), scan=True), []
     for method in ("mixed", "dynamic_barrier"):
         run = replace(RUN, method=method, lam=0.0, rho=None)
-        losses.append(task.advance(run, task.start(run)[0], 0)[1][-1]["main_train"])
+        losses.append(task.advance(run, task.start(run)[0], 0)[1]["main_train"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -1,6 +1,5 @@
 """``cifar10mnist``: a residual network with two heads, for the picture and for the digit overlaid on it."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,17 +11,14 @@ from gradsurgery.paper.data.images.arrays import ImageArrays
 from gradsurgery.paper.data.images.memory import MemorySource
 from gradsurgery.paper.data.images.overlay import overlay, place_digits
 from gradsurgery.paper.data.images.source import load_images
-from gradsurgery.paper.training.batch_slices import BatchSlices
-from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (
     cross_entropy,
     evaluation_logits,
     loss_and_accuracy,
     residual_network,
-    sgd,
+    train_residual_network,
     training_logits,
 )
-from gradsurgery.paper.training.evaluation import batch_by_batch
 from gradsurgery.paper.training.training import Loss, Training, Tree
 
 ROLES = ("main", "aux")
@@ -47,8 +43,13 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     pixels = train_pictures.pixels.shape[1]
     pictures = MemorySource(train_pictures, test_pictures, size=pixels, margin=settings.margin)
     net = residual_network(settings, pixels, {"main": pictures.classes, "aux": train_digits.classes})
-    chunks, steps = chunk_epochs(settings.epochs, len(pictures), settings.batch, settings.rows_per_epoch)
-    slices = BatchSlices(settings.batch, settings.evaluated)
+    data = {
+        "pictures": pictures.data,
+        "digits": {
+            "pixels": np.concatenate([train_digits.pixels, test_digits.pixels]),
+            "labels": np.concatenate([train_digits.labels, test_digits.labels]),
+        },
+    }
 
     def images(data: Tree, batch: Tree) -> jax.Array:
         return overlay(pictures.images(data["pictures"], batch), data["digits"]["pixels"][batch["index"]])
@@ -68,23 +69,12 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
         main, aux = (loss_and_accuracy(role, logits[role], expected[role]) for role in ROLES)
         return main | aux
 
-    def batches(seed: int, start: int) -> Iterator[Tree]:
-        return pictures.batches(settings.batch, slices.training, (seed,), start)
-
-    return Training(
+    return train_residual_network(
+        settings,
+        pictures,
+        data,
         init=net.init,
         losses=[loss(role) for role in ROLES],
-        data={
-            "pictures": pictures.data,
-            "digits": {
-                "pixels": np.concatenate([train_digits.pixels, test_digits.pixels]),
-                "labels": np.concatenate([train_digits.labels, test_digits.labels]),
-            },
-        },
-        batches=batches,
-        optimiser=sgd(settings, chunks * steps, divide_by_lam=True),
-        evaluate=batch_by_batch(measure, lambda held_out: pictures.evaluation_batches(held_out, *slices.evaluation)),
-        chunks=chunks,
-        steps=steps,
-        scan=False,
+        measure=measure,
+        divide_by_lam=True,
     )

@@ -8,7 +8,6 @@ it holds if the 95 % interval over seeds is where the rule says, does not hold i
 otherwise. ``ledger/`` has the claims, one file per section of the paper.
 """
 
-from gradsurgery.lab.analysis import Interval, interval_of
 from gradsurgery.paper.claims.claim import Claim, Grid, Result, Statistic, judge
 from gradsurgery.paper.claims.ledger import CLAIMS, select
 from gradsurgery.paper.claims.rule import Rule, Verdict
@@ -17,12 +16,10 @@ __all__ = [
     "CLAIMS",
     "Claim",
     "Grid",
-    "Interval",
     "Result",
     "Rule",
     "Statistic",
     "Verdict",
-    "interval_of",
     "judge",
     "select",
 ]

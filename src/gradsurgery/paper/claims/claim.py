@@ -46,6 +46,11 @@ class Statistic:
     rule: Rule
     percent: bool = False
 
+    @property
+    def criterion(self) -> str:
+        """Where the interval has to be, for example ``above 0 (does not hold below 0.02)``."""
+        return self.rule.describe(100.0, " %") if self.percent else self.rule.describe()
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -81,13 +86,23 @@ class Measurement:
 
     statistic: Statistic
     by_seed: BySeed
-    interval: Interval | None
-    """None if fewer than two seeds have a value."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the mean over seeds; None if fewer than two seeds have a value."""
+        return interval_of(self.by_seed.values())
 
     @property
     def verdict(self) -> Verdict:
         """By the rule of the statistic."""
         return self.statistic.rule.verdict(self.interval)
+
+    @property
+    def text(self) -> str:
+        """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
+        if self.interval is None:
+            return "no interval: fewer than two seeds can be compared"
+        return self.interval.describe(percent=self.statistic.percent)
 
 
 @dataclass(frozen=True)
@@ -108,9 +123,11 @@ class Result:
         return combine([each.verdict for each in self.measurements])
 
     @property
-    def registered(self) -> str:
-        """The commit and date of the grid's registration; empty if it has none."""
-        return self.claim.grids[self.scale].registered
+    def notes(self) -> list[str]:
+        """When the grid was registered, if it was before its runs, and how many of its runs are missing, if any are."""
+        registered, missing = self.claim.grids[self.scale].registered, self.wanted - len(self.records)
+        notes = [f"registered {registered}"] if registered else []
+        return [*notes, f"{missing} of {self.wanted} runs are missing"] if missing else notes
 
     @property
     def seeds(self) -> int:
@@ -132,8 +149,5 @@ def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result |
     records = tuple(stored[run.key] for run in runs if run.seed not in incomplete)
     if not records:
         return None
-    measurements = []
-    for statistic in claim.statistics:
-        by_seed = statistic.measure(records)
-        measurements.append(Measurement(statistic, by_seed, interval_of(by_seed.values())))
-    return Result(claim, scale, tuple(measurements), records, len(runs))
+    measurements = tuple(Measurement(statistic, statistic.measure(records)) for statistic in claim.statistics)
+    return Result(claim, scale, measurements, records, len(runs))

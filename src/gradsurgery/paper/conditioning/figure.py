@@ -7,11 +7,13 @@ import numpy as np
 
 from gradsurgery.lab import RunRecord
 from gradsurgery.lab.lam import has_weight, lam_number
-from gradsurgery.paper.conditioning.problem import NEAR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NEAR = 0.01
+"""Distance from the solution that counts as converged."""
 
 
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":

@@ -10,23 +10,18 @@ Gradient descent starts at (1, 1) with seed 0, and at a random point with any ot
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import gradsurgery as gs
-from gradsurgery.lab import Count, Metrics, PositiveFloat, Run, RunRecord, Scale, problem
+from gradsurgery.lab import Count, Metrics, PositiveFloat, Run, Scale, problem
+from gradsurgery.paper.conditioning.figure import NEAR, draw
 from gradsurgery.paper.grid import powers_of_ten
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-
-NEAR = 0.01
-"""Distance from the solution that counts as converged."""
 
 ROWS = 500
 """Maximum number of recorded rows, not counting that of the start."""
@@ -58,13 +53,6 @@ def condition_number(method: gs.Method, theta: Array) -> float:
     shifts = small * np.eye(2)
     rows = [(direction(theta + shift) - direction(theta - shift)) / (2 * small) for shift in shifts]
     return float(np.linalg.cond(np.array(rows)))
-
-
-def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
-    """Draw the figure of the report."""
-    from gradsurgery.paper.conditioning.figure import draw
-
-    return draw(records)
 
 
 @problem(

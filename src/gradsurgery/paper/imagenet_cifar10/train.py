@@ -1,27 +1,46 @@
 """``imagenet-cifar10``: a residual network with two heads, each trained on its own dataset."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import jax
 
 from gradsurgery.paper.data.images.source import ImageSource, image_source
+from gradsurgery.paper.data.shuffle import Seeds
 from gradsurgery.paper.imagenet_cifar10.problem import Settings
-from gradsurgery.paper.training.batch_slices import BatchSlices
-from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (
     cross_entropy,
     evaluation_logits,
     loss_and_accuracy,
     residual_network,
-    sgd,
+    train_residual_network,
     training_logits,
 )
-from gradsurgery.paper.training.evaluation import batch_by_batch
 from gradsurgery.paper.training.training import Loss, Training, Tree
 
 ROLES = ("main", "aux")
+
+
+class BothSources:
+    """A batch of each source, by role; an epoch is one of main."""
+
+    def __init__(self, sources: Mapping[str, ImageSource]) -> None:
+        self._sources = sources
+
+    def __len__(self) -> int:
+        return len(self._sources["main"])
+
+    def batches(self, batch: int, shard: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
+        sources = enumerate(self._sources.values())
+        return self._by_role([source.batches(batch, shard, (*seeds, index), start) for index, source in sources])
+
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, shard: slice) -> Iterator[Tree]:
+        sources = self._sources.values()
+        return self._by_role([source.evaluation_batches(held_out, number, batch, shard) for source in sources])
+
+    def _by_role(self, streams: Sequence[Iterator[Tree]]) -> Iterator[Tree]:
+        return (dict(zip(self._sources, batch, strict=True)) for batch in zip(*streams, strict=True))
 
 
 @lru_cache(maxsize=1)
@@ -46,8 +65,6 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     }
     heads = {role: source.classes for role, source in sources.items()}
     net = residual_network(settings, settings.pixels, heads)
-    chunks, steps = chunk_epochs(settings.epochs, len(sources["main"]), settings.batch, settings.rows_per_epoch)
-    slices = BatchSlices(settings.batch, settings.evaluated)
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         params, statistics = net.init(key)
@@ -71,28 +88,12 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
             metrics |= loss_and_accuracy(role, logits, labels)
         return metrics
 
-    def by_role(streams: list[Iterator[Tree]]) -> Iterator[Tree]:
-        return (dict(zip(ROLES, batch, strict=True)) for batch in zip(*streams, strict=True))
-
-    def batches(seed: int, start: int) -> Iterator[Tree]:
-        return by_role(
-            [
-                source.batches(settings.batch, slices.training, (seed, index), start)
-                for index, source in enumerate(sources.values())
-            ]
-        )
-
-    def evaluation_batches(held_out: bool) -> Iterator[Tree]:
-        return by_role([source.evaluation_batches(held_out, *slices.evaluation) for source in sources.values()])
-
-    return Training(
+    return train_residual_network(
+        settings,
+        BothSources(sources),
+        {role: source.data for role, source in sources.items()},
         init=init,
         losses=[loss(role) for role in ROLES],
-        data={role: source.data for role, source in sources.items()},
-        batches=batches,
-        optimiser=sgd(settings, chunks * steps, divide_by_lam=True),
-        evaluate=batch_by_batch(measure, evaluation_batches),
-        chunks=chunks,
-        steps=steps,
-        scan=False,
+        measure=measure,
+        divide_by_lam=True,
     )

@@ -22,24 +22,6 @@ from gradsurgery.paper.training.two_corpora import ROLES, train_on_two_corpora, 
 BYTES = 256
 
 
-def load_corpus(name: str, data_dir: Path | None, *, length: int, limit: int | None, spread: bool) -> Corpus:
-    """Load a built-in corpus, or a dataset with a column ``text``.
-
-    Args:
-        name: the corpus.
-        data_dir: a folder whose subfolders stand in for hub ids.
-        length: bytes in a window.
-        limit: maximum number of documents to train on; None for all of the held-out text.
-        spread: take documents at equal distances, not the first ones.
-    """
-    held_out = limit is None
-    if name in DOCUMENTS:
-        text = pack(DOCUMENTS[name](held_out)[:limit])
-    else:
-        text = pack_on_disk(ColumnStream(name, "text", data_dir, held_out=held_out, limit=limit, spread=spread))
-    return Corpus(text, length, f"the {'held-out' if held_out else 'training'} text of {name}")
-
-
 def next_byte_loss(model: Decoder, windows: jax.Array) -> jax.Array:
     """Mean loss over the bytes of these windows, in nats."""
     windows = windows.astype(int)
@@ -52,14 +34,22 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load both corpora and prepare training."""
     config = transformer_config(settings)
     network = Functional(lambda rngs: Decoder(config, tokens=BYTES, length=settings.length, rngs=rngs))
-    names = {"main": settings.main_data, "aux": settings.aux_data}
-    limits = {"main": settings.main_documents, "aux": settings.aux_documents}
+    sources = {
+        "main": (settings.main_data, settings.main_documents),
+        "aux": (settings.aux_data, settings.aux_documents),
+    }
 
-    def corpus(role: str, limit: int | None) -> Corpus:
-        # aux has few documents, and news is sorted by date
-        return load_corpus(names[role], data_dir, length=settings.length, limit=limit, spread=role == "aux")
+    def load(role: str, *, held_out: bool) -> Corpus:
+        name, documents = sources[role]
+        limit = None if held_out else documents
+        if name in DOCUMENTS:
+            text = pack(DOCUMENTS[name](held_out)[:limit])
+        else:  # aux has few documents, and news is sorted by date
+            spread = role == "aux"
+            text = pack_on_disk(ColumnStream(name, "text", data_dir, held_out=held_out, limit=limit, spread=spread))
+        return Corpus(text, settings.length, f"the {'held-out' if held_out else 'training'} text of {name}")
 
-    train, test = {role: corpus(role, limits[role]) for role in ROLES}, {role: corpus(role, None) for role in ROLES}
+    train, test = ({role: load(role, held_out=held_out) for role in ROLES} for held_out in (False, True))
     evaluated = settings.evaluated, settings.batch, settings.length + 1
     evaluation_windows = {
         f"{role}_{split}": corpora[role].evenly_spaced(settings.evaluated * settings.batch).reshape(evaluated)

@@ -8,16 +8,13 @@ E[g_main + lam pi(g_aux; g_main + sigma eps)]
 The paper's size: p = 100 dimensions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from gradsurgery.lab import Count, Metrics, Run, RunRecord, Scale, UserError, Whole, problem
+from gradsurgery.lab import Count, Metrics, Run, Scale, UserError, Whole, problem
 from gradsurgery.paper.data.sources import data_sources
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from gradsurgery.paper.noise.figure import draw
 
 BATCH = 1000
 """Samples drawn at a time."""
@@ -37,13 +34,6 @@ class Settings:
             raise UserError(f"samples must be a multiple of {BATCH}; got {self.samples}")
 
 
-def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
-    """Draw the figure of the report."""
-    from gradsurgery.paper.noise.figure import draw
-
-    return draw(records)
-
-
 @problem(
     name="noise",
     title="the projection under gradient noise (paper: fig. Effect of randomness)",
@@ -61,6 +51,6 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
 )
 def noise(run: Run) -> Iterator[Metrics]:
     """Estimate the expected direction at each noise level."""
-    from gradsurgery.paper.noise.train import build
+    from gradsurgery.paper.noise.train import measure
 
-    yield from build(run.settings, run.data_dir).train(run)
+    yield from measure(run)

@@ -6,20 +6,23 @@ that sees the dataset's images. So evaluation normalises as training did, howeve
 weight of aux does not affect how main's images are normalised.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from gradsurgery.paper.data.shuffle import Seeds
 from gradsurgery.paper.models.functional import Functional
 from gradsurgery.paper.models.resnet import ResNet, ResNetConfig
+from gradsurgery.paper.training.batch_slices import BatchSlices
+from gradsurgery.paper.training.chunking import chunk_epochs
+from gradsurgery.paper.training.evaluation import batch_by_batch
 from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
 from gradsurgery.paper.training.schedule import warmup_cosine
-
-Tree = Any
+from gradsurgery.paper.training.training import Loss, Training, Tree
 
 SMALL = 64
 """Images up to this many pixels wide go through the stem for small images."""
@@ -69,21 +72,58 @@ Decay: TypeAlias = Callable[[Any], optax.GradientTransformation]
 """lam -> what to do to an update before it is multiplied by the learning rate."""
 
 
-def sgd(
+class Source(Protocol):
+    """What batches are made of; ``MemorySource`` and ``DiskSource`` describe the methods."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, batch: int, shard: slice, seeds: Seeds, start: int) -> Iterator[Tree]: ...
+
+    def evaluation_batches(self, held_out: bool, number: int, batch: int, shard: slice) -> Iterator[Tree]: ...
+
+
+def train_residual_network(
     settings: ResidualNetworkSettings,
-    steps: int,
+    source: Source,
+    data: Tree,
     *,
+    init: Callable[[jax.Array], tuple[Tree, Tree]],
+    losses: Sequence[Loss],
+    measure: Callable[[Tree, Tree, Tree, Tree], Mapping[str, jax.Array]],
     divide_by_lam: bool = False,
     decay: Decay | None = None,
-) -> Callable[[Any], optax.GradientTransformation]:
-    """SGD with Nesterov momentum 0.9, warm-up and cosine decay.
+) -> Training:
+    """Make the task: SGD with Nesterov momentum 0.9, warm-up and cosine decay.
 
     Args:
-        settings: the settings of the run.
-        steps: steps in the run.
+        settings: the settings of the problem.
+        source: makes the batches.
+        data: see ``Training``.
+        init: see ``Training``.
+        losses: see ``Training``.
+        measure: ``(params, extra, data, batch) -> metrics``, means over a batch of an evaluation.
         divide_by_lam: divide the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients.
         decay: weight decay apart from the gradients; None for none.
     """
+    chunks, steps = chunk_epochs(settings.epochs, len(source), settings.batch, settings.rows_per_epoch)
+    slices = BatchSlices(settings.batch, settings.evaluated)
+    return Training(
+        init=init,
+        losses=losses,
+        data=data,
+        batches=lambda seed, start: source.batches(settings.batch, slices.training, (seed,), start),
+        optimiser=sgd(settings, chunks * steps, divide_by_lam=divide_by_lam, decay=decay),
+        evaluate=batch_by_batch(measure, lambda held_out: source.evaluation_batches(held_out, *slices.evaluation)),
+        chunks=chunks,
+        steps=steps,
+        scan=False,
+    )
+
+
+def sgd(
+    settings: ResidualNetworkSettings, steps: int, *, divide_by_lam: bool = False, decay: Decay | None = None
+) -> Callable[[Any], optax.GradientTransformation]:
+    """The optimiser of ``train_residual_network``, for a run of this many steps."""
     schedule = warmup_cosine(
         settings.learning_rate, warmup_epochs=settings.warmup_epochs, epochs=settings.epochs, steps=steps
     )

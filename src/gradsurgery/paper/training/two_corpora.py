@@ -7,10 +7,9 @@ import optax
 
 from gradsurgery.paper.models.transformer import TransformerConfig
 from gradsurgery.paper.training.buckets import BatchLoss
-from gradsurgery.paper.training.chunked import Outcome
 from gradsurgery.paper.training.chunking import chunk_steps
 from gradsurgery.paper.training.evaluation import mean_losses
-from gradsurgery.paper.training.training import Batches, Loss, Training, Tree
+from gradsurgery.paper.training.training import Batches, FinalMetrics, Loss, Training, Tree
 from gradsurgery.paper.training.transformer import TransformerSettings
 
 ROLES = ("main", "aux")
@@ -29,18 +28,18 @@ def train_on_two_corpora(
     batches: Batches,
     evaluation_batches: Mapping[str, Tree],
     weight: Callable[[Tree], jax.Array | int],
-    final_metrics: Callable[[Tree, Tree], Outcome] | None = None,
+    final_metrics: FinalMetrics | None = None,
 ) -> Training:
     """Make the task.
 
     Args:
         settings: the settings of the problem.
-        init: ``key -> (params, extra)``.
+        init: see ``Training``.
         batch_loss: the mean loss of a batch of either corpus.
-        batches: ``(seed, start) -> iterator`` of batches by role.
+        batches: see ``Training``; each batch is by role.
         evaluation_batches: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` -> batches along a first axis.
         weight: the weight of a batch in the mean loss of its corpus, such as its number of tokens.
-        final_metrics: ``(params, extra) -> outcome`` of a run, computed at its end.
+        final_metrics: see ``Training``.
     """
 
     def loss(role: str) -> Loss:

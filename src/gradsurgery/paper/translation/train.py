@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from tokenizers import Tokenizer
 
+from gradsurgery.lab import Metrics, Sample
 from gradsurgery.paper.data.cache import cached_folder
 from gradsurgery.paper.data.text.bitext import Bitext
 from gradsurgery.paper.data.text.pairs import PairBatch, TokenizedPairs, tokenize_on_disk
@@ -17,7 +18,6 @@ from gradsurgery.paper.data.text.tokenizer import PAD, train_tokenizer
 from gradsurgery.paper.models.functional import Functional
 from gradsurgery.paper.models.translator import Translator, translate_greedily
 from gradsurgery.paper.training.buckets import make_bucketed_loss
-from gradsurgery.paper.training.chunked import Outcome
 from gradsurgery.paper.training.training import Training, Tree
 from gradsurgery.paper.training.two_corpora import ROLES, train_on_two_corpora, transformer_config
 from gradsurgery.paper.translation.bleu import BleuScorer
@@ -94,14 +94,15 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
 
     scorer = BleuScorer(vocabulary, translate, settings.bleu, length)
 
-    def final_metrics(params: Tree, extra: Tree) -> Outcome:
-        scores, samples = {}, []
+    def final_metrics(params: Tree, extra: Tree) -> tuple[Metrics, tuple[Sample, ...]]:
+        scores: dict[str, float] = {}
+        samples: list[Sample] = []
         for role, corpus in test.items():
             scores[f"bleu_{role}"], translations = scorer(
                 params, extra, corpus, count=settings.translated, batch=settings.batch
             )
             samples += translations[:SAMPLES]
-        return Outcome(scores, tuple(samples))
+        return scores, tuple(samples)
 
     return train_on_two_corpora(
         settings,

@@ -10,7 +10,6 @@ import optax
 
 from gradsurgery.paper.data.images.source import image_source
 from gradsurgery.paper.models import mlp
-from gradsurgery.paper.training.batch_slices import BatchSlices
 from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (
     Decay,
@@ -19,9 +18,9 @@ from gradsurgery.paper.training.classification import (
     loss_and_accuracy,
     residual_network,
     sgd,
+    train_residual_network,
     training_logits,
 )
-from gradsurgery.paper.training.evaluation import batch_by_batch
 from gradsurgery.paper.training.training import Training, Tree
 from gradsurgery.paper.weights.problem import Settings
 
@@ -91,8 +90,6 @@ def _build_resnet(settings: Settings, data_dir: Path | None, decay: Decay | None
         margin=settings.margin,
     )
     net = residual_network(settings, settings.pixels, {"main": source.classes})
-    chunks, steps = chunk_epochs(settings.epochs, len(source), settings.batch, settings.rows_per_epoch)
-    slices = BatchSlices(settings.batch, settings.evaluated)
 
     def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
         logits, statistics = training_logits(net, params, extra, source.images(data, batch))
@@ -102,17 +99,6 @@ def _build_resnet(settings: Settings, data_dir: Path | None, decay: Decay | None
         logits = evaluation_logits(net, params, extra, source.images(data, batch))["main"]
         return {**loss_and_accuracy("main", logits, source.labels(data, batch)), "aux": half_square(params)}
 
-    def batches(seed: int, start: int) -> Iterator[Tree]:
-        return source.batches(settings.batch, slices.training, (seed,), start)
-
-    return Training(
-        init=net.init,
-        losses=(main, aux),
-        data=source.data,
-        batches=batches,
-        optimiser=sgd(settings, chunks * steps, decay=decay),
-        evaluate=batch_by_batch(measure, lambda held_out: source.evaluation_batches(held_out, *slices.evaluation)),
-        chunks=chunks,
-        steps=steps,
-        scan=False,
+    return train_residual_network(
+        settings, source, source.data, init=net.init, losses=(main, aux), measure=measure, decay=decay
     )

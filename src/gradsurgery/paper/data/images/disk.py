@@ -8,27 +8,29 @@ have seen.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.lab.processes import exit_with_parent
-from gradsurgery.lab.sweep.cores import available_cores
-from gradsurgery.paper.data.images.arrays import Array
+from gradsurgery.lab.sweep import available_cores
 from gradsurgery.paper.data.images.crop import center_crop, crop_and_resize, random_crop
 from gradsurgery.paper.data.images.dataset import ImageDataset
-from gradsurgery.paper.data.shuffle import Seeds, epoch_indices, evenly_spaced
+from gradsurgery.paper.data.shuffle import Indices, Seeds, epoch_indices, evenly_spaced
 
 Tree = Any
 MESSAGE_IMAGES = 64
 """Images in a message from a worker; whole batches would arrive late and take much memory."""
 
 PREFETCHED_BATCHES = 2
+
+_ENDLESS = 2**40
 
 
 class DiskSource:
@@ -51,13 +53,14 @@ class DiskSource:
 
     def batches(self, batch: int, shard: slice, seeds: Seeds, start: int) -> Iterator[Tree]:
         """Iterate over this shard of each training batch, from step ``start`` on."""
-        return _batches(_TrainingExamples(self._train, self._size, batch, shard, seeds, start), shard)
+        read = partial(_read_augmented, self._train, self._size, batch, shard, seeds, start)
+        return _batches(read, _ENDLESS, shard)
 
     def evaluation_batches(self, held_out: bool, number: int, batch: int, shard: slice) -> Iterator[Tree]:
         """Iterate over this shard of each batch of ``number`` evenly spaced images, without augmentation."""
         dataset = self._test if held_out else self._train
         indices = evenly_spaced(len(dataset), number).reshape(-1, batch)[:, shard].ravel()
-        return _batches(_EvaluationExamples(dataset, self._size, indices), shard)
+        return _batches(partial(_read_centred, dataset, self._size, indices), len(indices), shard)
 
     def images(self, data: Tree, batch: Tree) -> jax.Array:
         """Return the images of a batch, (images, size, size, 3), from 0 to 1."""
@@ -68,58 +71,30 @@ class DiskSource:
         return batch["labels"]
 
 
-class _Examples(Protocol):
-    """Examples by position, as grain reads them."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, position: Any) -> dict[str, Array]: ...
-
-
-class _TrainingExamples:
-    """The examples of one shard of each batch, in order, from a step on."""
-
-    def __init__(self, dataset: ImageDataset, size: int, batch: int, shard: slice, seeds: Seeds, start: int) -> None:
-        self._dataset, self._size, self._batch, self._shard = dataset, size, batch, shard
-        self._seeds, self._start = seeds, start
-
-    def __len__(self) -> int:
-        return 2**40  # effectively endless
-
-    def __getitem__(self, position: Any) -> dict[str, Array]:
-        step, offset = divmod(int(position), self._shard.stop - self._shard.start)
-        position = (self._start + step) * self._batch + self._shard.start + offset
-        index = int(epoch_indices(len(self._dataset), 1, self._seeds, position)[0])
-        rng = np.random.default_rng([*self._seeds, position, 1])
-        pixels = self._dataset.read(
-            index, lambda image: crop_and_resize(image, random_crop(*image.size, rng), self._size)
-        )
-        return {"pixels": pixels[:, ::-1] if rng.random() < 0.5 else pixels, "labels": self._dataset.labels[index]}
+def _read_augmented(
+    dataset: ImageDataset, size: int, batch: int, shard: slice, seeds: Seeds, start: int, position: int
+) -> dict[str, Any]:
+    """The example at a position of the shards of all batches, from step ``start`` on."""
+    step, offset = divmod(position, shard.stop - shard.start)
+    position = (start + step) * batch + shard.start + offset
+    index = int(epoch_indices(len(dataset), 1, seeds, position)[0])
+    rng = np.random.default_rng([*seeds, position, 1])
+    pixels = dataset.read(index, lambda image: crop_and_resize(image, random_crop(*image.size, rng), size))
+    return {"pixels": pixels[:, ::-1] if rng.random() < 0.5 else pixels, "labels": dataset.labels[index]}
 
 
-class _EvaluationExamples:
-    """The examples of a dataset at the given indices."""
-
-    def __init__(self, dataset: ImageDataset, size: int, indices: Array) -> None:
-        self._dataset, self._size, self._indices = dataset, size, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, position: Any) -> dict[str, Array]:
-        index = int(self._indices[position])
-        pixels = self._dataset.read(
-            index, lambda image: crop_and_resize(image, center_crop(*image.size, 7 / 8), self._size)
-        )
-        return {"pixels": pixels, "labels": self._dataset.labels[index]}
+def _read_centred(dataset: ImageDataset, size: int, indices: Indices, position: int) -> dict[str, Any]:
+    index = int(indices[position])
+    pixels = dataset.read(index, lambda image: crop_and_resize(image, center_crop(*image.size, 7 / 8), size))
+    return {"pixels": pixels, "labels": dataset.labels[index]}
 
 
 def _init_worker(number: int, count: int) -> None:
     exit_with_parent()
 
 
-def _batches(examples: _Examples, shard: slice) -> Iterator[Tree]:
-    """Iterate over batches of the shard's size, made by one worker per core."""
+def _batches(read: Callable[[int], dict[str, Any]], count: int, shard: slice) -> Iterator[Tree]:
+    """Iterate over batches of the shard's size, of the examples at positions below ``count``: one worker per core."""
     import grain  # slow to import, and images in memory do not need it
     from absl import flags
 
@@ -127,11 +102,11 @@ def _batches(examples: _Examples, shard: slice) -> Iterator[Tree]:
         flags.FLAGS.mark_as_parsed()  # grain reads absl flags, and starts no workers before they are parsed
     size = shard.stop - shard.start
     message = math.gcd(size, MESSAGE_IMAGES)
-    workers = min(len(available_cores()), math.ceil(len(examples) / message))
+    workers = min(len(available_cores()), math.ceil(count / message))
     buffered = max(2, math.ceil(PREFETCHED_BATCHES * size / message / workers))
     prefetch = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffered)
     unbuffered = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)  # default: 500 messages in each worker
-    dataset = grain.MapDataset.source(examples).batch(message).to_iter_dataset(unbuffered)
-    with closing(iter(dataset.mp_prefetch(prefetch, worker_init_fn=_init_worker))) as messages:  # stops the workers
+    examples = grain.MapDataset.range(count).map(read).batch(message).to_iter_dataset(unbuffered)
+    with closing(iter(examples.mp_prefetch(prefetch, worker_init_fn=_init_worker))) as messages:  # stops the workers
         while received := list(islice(messages, size // message)):
             yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *received)
