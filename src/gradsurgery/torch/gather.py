@@ -5,11 +5,12 @@ temperature) has the sum of its gradients, as ``(main + aux).backward()`` would 
 backward pass only: when a loss function runs, it holds what the user left there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import Module
 
 from gradsurgery.torch.distributed import Setup
 from gradsurgery.torch.dtensor import add_gradients, full, place_like, raise_on_freed_parameters
@@ -23,10 +24,12 @@ class Gatherer:
     Args:
         parameters: the parameters of the surgery, a live list.
         names: their names for messages, a live list.
+        module: the module whose parameters they are; None if they were not given as a module.
     """
 
-    def __init__(self, parameters: list[Tensor], names: list[str]) -> None:
-        self._parameters, self._names = parameters, names
+    def __init__(self, parameters: list[Tensor], names: list[str], module: Module | None) -> None:
+        self._parameters, self._names, self._module = parameters, names, module
+        self._checked: set[int] = set()
         self.clear()
 
     def clear(self) -> None:
@@ -128,8 +131,21 @@ class Gatherer:
         """
         inside = {id(parameter) for parameter in self._parameters}
         others = {key: graph.leaves[key] for key in graph.leaves.keys() - inside}
+        self._check_others(others.keys() - self._checked)
         others |= {id(parameter): parameter for parameter in setup.outside}
         return [leaf for leaf in others.values() if leaf.requires_grad]
+
+    def _check_others(self, ids: Set[int]) -> None:
+        """Raise if the module has got any of these leaves after the surgery was made; checks each leaf once."""
+        modules = [self._module] if ids and self._module is not None else []
+        new = [name for module in modules for name, leaf in module.named_parameters() if id(leaf) in ids]
+        if new:
+            raise RuntimeError(
+                f"the module of this Surgery has parameters that it had not when the surgery was made: "
+                f"{', '.join(new)}; make the surgery after changing the module, or call "
+                'surgery.add_param_group({"params": parameters})'
+            )
+        self._checked |= ids
 
     def _take_gradients(self, name: str, graph: "_Graph") -> Gradients:
         """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.

@@ -100,7 +100,7 @@ class Surgery:
         self._scalars = Scalars()
         for group in groups:
             self._add(group)
-        self._gatherer = Gatherer(self._parameters, self._names)
+        self._gatherer = Gatherer(self._parameters, self._names, params if isinstance(params, Module) else None)
         self._setup: Setup | None = None
         self._attachments: list[Attachment] = []
         self._gradient_states: list[Any] = []  # of Accelerate's optimisers
