@@ -248,6 +248,7 @@ def _join_entries(part: Part, optimizer_ids: set[int], entries: Mapping[int, Map
                 scalars[field] = value
     return {
         "method": " and ".join(sorted(methods)),
+        "names": saved["names"],
         "shapes": saved["shapes"],
         "steps": int(scalars["steps"]),
         "mass": mass,

@@ -164,9 +164,10 @@ class Surgery:
             self._shared = part
         names = {} if self._holder is None else {id(p): name for name, p in self._holder.named_parameters()}
         names |= group.names
-        for position, parameter in enumerate(group.parameters, start=len(self._parameters)):
-            self._names.append(names.get(id(parameter), f"parameter {position}"))
-        part.add(group.parameters, len(self._parameters))
+        start = len(self._parameters)
+        labels = [names.get(id(p), f"parameter {position}") for position, p in enumerate(group.parameters, start)]
+        part.add(group.parameters, labels, start)
+        self._names += labels
         self._parameters += group.parameters
         self._scalars.follow((parameter.device, parameter.dtype) for parameter in self._trainable())
 
