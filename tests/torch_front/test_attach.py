@@ -1,4 +1,4 @@
-"""``Surgery.attach``: the surgery's state travels in the optimiser's, and a forgotten ``apply`` is an error."""
+"""``Surgery.attach``: the surgery's state travels in the optimiser's."""
 
 import copy
 import warnings
@@ -67,19 +67,6 @@ def test_a_plain_optimiser_loads_the_state_of_an_attached_one_and_trains():
     train(run, 2)
     plain[1].load_state_dict(run[1].state_dict())
     train(plain, 1)
-
-
-@pytest.mark.parametrize("scheduled", [False, True], ids=["plain", "with a scheduler"])
-def test_a_step_without_apply_raises(scheduled):
-    model, optimiser, surgery = make_attached(gs.bloop(lam=0.5))
-    if scheduled:
-        torch.optim.lr_scheduler.StepLR(optimiser, 2)
-    output = model(torch.ones(3, 4))
-    surgery.backward(output.square().mean(), output.sin().mean())
-    with pytest.raises(RuntimeError, match=r"gathered but not applied: call surgery.apply\(\) before optimizer.step"):
-        optimiser.step()
-    surgery.apply()
-    optimiser.step()
 
 
 def test_a_state_without_the_surgerys_part_warns_and_leaves_the_surgery_alone():

@@ -115,3 +115,12 @@ def test_unscaling_before_apply_is_refused():
             scaler.unscale_(optimiser)
             scaler.step(optimiser)
             scaler.update()
+
+
+def test_a_parameter_of_another_type_that_is_unfrozen_later_is_refused():
+    frozen, parameter = Parameter(torch.ones(3, dtype=torch.complex64), requires_grad=False), Parameter(torch.ones(3))
+    surgery = gst.Surgery([frozen, parameter], gs.bloop(lam=0.5))
+    frozen.requires_grad_(True)
+    surgery.backward((frozen.abs() * parameter).sum(), parameter.square().sum())
+    with pytest.raises(ValueError, match=r"must be of type float16, .*; got one of type torch.complex64"):
+        surgery.apply()

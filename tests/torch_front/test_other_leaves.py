@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.nn import Linear, ModuleDict, Parameter
+from torch.nn import Linear, ModuleDict, Parameter, Sequential, Tanh
 from torch.utils.checkpoint import checkpoint
 
 import gradsurgery as gs
@@ -223,3 +223,22 @@ def test_a_sparse_gradient_outside_the_surgery_is_summed():
         surgery.backward((table(torch.tensor([1])) * weight).sum(), (table(torch.tensor([2])) + weight).sum())
         surgery.apply()
     torch.testing.assert_close(table.weight.grad.to_dense(), torch.tensor([[0.0, 0.0], [2.0, 2.0], [2.0, 2.0]]))
+
+
+def test_a_layer_that_is_replaced_after_the_surgery_was_made_is_refused_until_it_is_added():
+    """Its plain sum would have weight 1 for aux, whatever lam is."""
+    torch.manual_seed(0)
+    model, method = Sequential(Linear(4, 4), Tanh(), Linear(4, 3)), gs.bloop(lam=0.1)
+    surgery, temperature = gst.Surgery(model, method), Parameter(torch.ones(()))
+    losses = lambda: (model(X).square().mean() * temperature, model(X).sin().mean())  # noqa: E731
+    surgery.backward(*losses())  # a parameter outside the module is fine
+    surgery.apply()
+    model[2] = Linear(4, 3)
+    with pytest.raises(RuntimeError, match=r"it had not when the surgery was made: 2.weight, 2.bias; make the surgery"):
+        surgery.backward(*losses())
+    surgery.add_param_group({"params": model[2]})
+    model.zero_grad()
+    surgery.backward(*losses())
+    surgery.apply()
+    main, aux = (torch.autograd.grad(loss, model[2].weight)[0] for loss in losses())
+    assert torch.linalg.vector_norm(model[2].weight.grad - main) < 0.11 * torch.linalg.vector_norm(aux)

@@ -6,6 +6,7 @@ from torch.nn import Linear, Sequential, Tanh
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
+from gradsurgery.torch.distributed import WIDTH, fingerprint
 
 INPUTS = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
 
@@ -76,3 +77,10 @@ def test_a_scale_of_zero_leaves_the_state_alone(compiled):
     surgery.apply(scaler=scaler)
     assert parameter.grad.isnan().all()
     assert surgery.state_dict()["averages"][0][0].equal(torch.zeros(3))
+
+
+def test_autocast_leaves_the_fingerprint_of_a_gradient_alone():
+    gradient = torch.randn(3 * WIDTH + 7, generator=torch.Generator().manual_seed(0))
+    expected = fingerprint(gradient, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(fingerprint(gradient, 1), expected)

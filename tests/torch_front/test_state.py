@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from torch.nn import Linear, Parameter, Sequential, Tanh
+from torch.nn import Linear, ModuleDict, Parameter, Sequential, Tanh
 
 import gradsurgery as gs
 import gradsurgery.torch as gst
@@ -34,7 +34,7 @@ def assert_equal_parameters(run, other):
 
 
 def assert_equal_states(actual, expected):
-    actual, expected = ({**state, "method": None} for state in (actual, expected))
+    actual, expected = ({**state, "method": None, "names": None} for state in (actual, expected))
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
@@ -213,7 +213,7 @@ def with_mass(value):
 
 OPTIMISER = torch.optim.SGD([Parameter(torch.ones(1))])
 BAD_STATES = {
-    "a missing key": (without("mass"), "must have the keys method, shapes, .*; got method, shapes, steps, memory, ave"),
+    "a missing key": (without("mass"), "must have the keys method, names, .*; got method, names, shapes, steps, mem"),
     "an unknown key": (changed(lam=0.5), "must have the keys .*; got .*averages, lam"),
     "an optimiser's": (lambda _: OPTIMISER.state_dict(), "; got state, param_groups"),
     "not a dictionary": (lambda _: [1], r"must have the keys .*; got \[1\]"),
@@ -270,6 +270,15 @@ def test_a_state_of_another_method_is_refused(other, sentence):
 
 
 # --- memory layouts and types
+
+
+def test_a_state_of_a_model_with_another_order_of_parameters_is_refused():
+    """Their shapes are equal, so that averages would go to the wrong parameters without a word."""
+    first, second = Linear(3, 3), Linear(3, 3)
+    saved = gst.Surgery(ModuleDict({"first": first, "second": second}), gs.bloop(lam=0.5)).state_dict()
+    with pytest.raises(ValueError, match=r"in another order: first.weight, first.bias, second.weight, second.bias$"):
+        gst.Surgery(ModuleDict({"second": second, "first": first}), gs.bloop(lam=0.5)).load_state_dict(saved)
+    gst.Surgery(ModuleDict({"main": first, "aux": second}), gs.bloop(lam=0.5)).load_state_dict(saved)  # renamed
 
 
 def test_an_average_saved_in_another_memory_layout_is_converted():

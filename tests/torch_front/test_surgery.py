@@ -10,7 +10,15 @@ from torch.nn import Linear, Parameter
 import gradsurgery as gs
 import gradsurgery.torch as gst
 from tests.device import DEVICE
-from tests.torch_front.small_model import INPUTS, aux_of, main_of, make_model, shared_pass
+from tests.torch_front.small_model import (
+    INPUTS,
+    aux_of,
+    direction_of,
+    expected_direction,
+    main_of,
+    make_model,
+    shared_pass,
+)
 
 W = Parameter(torch.ones(3))
 FLOAT8 = Parameter(torch.ones(3).to(torch.float8_e4m3fn))
@@ -31,6 +39,39 @@ def test_accumulation_over_micro_batches_is_the_large_batch():
             optimiser.zero_grad()
     for actual, expected in zip(*(model.parameters() for model in models), strict=True):
         torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("index", [0, 2], ids=["of the trunk", "of a head"])
+def test_an_optimiser_that_steps_before_apply_is_refused(index):
+    model = make_model()
+    surgery = gst.Surgery(model[0], gs.bloop(lam=0.5))
+    optimiser, other = (torch.optim.SGD(layer.parameters(), lr=0.1) for layer in (model[index], Linear(2, 2)))
+    torch.optim.lr_scheduler.StepLR(optimiser, 2)
+    surgery.backward(*shared_pass(model))
+    with pytest.raises(RuntimeError, match=r"gathered but not applied: call surgery.apply\(\) before optimizer.step"):
+        optimiser.step()
+    other.step()
+    surgery.apply()
+    optimiser.step()
+
+
+def test_a_batch_that_is_skipped_after_backward_is_discarded():
+    """``zero_grad`` does not reach what was gathered, so a step with more micro-batches than before warns."""
+    model, method = make_model(), gs.mixed(lam=0.5)
+    surgery, expected = gst.Surgery(model, method), expected_direction(model, method)
+    for skips in (False, True):
+        if skips:
+            surgery.backward(*shared_pass(model))
+            surgery.discard()
+        model.zero_grad()
+        surgery.backward(*shared_pass(model))
+        surgery.apply()
+        torch.testing.assert_close(direction_of(model), expected)
+    surgery.backward(*shared_pass(model))
+    model.zero_grad()
+    with pytest.warns(UserWarning, match=r"at most 1: .* call surgery.discard\(\)") as caught:
+        surgery.backward(*shared_pass(model))
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_parameters_that_no_loss_reaches_get_no_gradient():

@@ -1,4 +1,4 @@
-"""``Surgery.attach``: the state of a surgery inside that of an optimiser, and a guard on ``optimizer.step()``.
+"""``Surgery.attach``: the state of a surgery inside that of an optimiser.
 
 The state is stored parameter by parameter, beside the optimiser's own (``exp_avg`` and the like), as tensors under the
 names ``surgery.<method>.average0``, ``surgery.<method>.steps``, ... So tools that save, move or reshard the state of an
@@ -67,7 +67,6 @@ class Attachment:
                 for handle in other[1]:
                     handle.remove()
         handles = [
-            optimizer.register_step_pre_hook(self._check_step),
             optimizer.register_state_dict_post_hook(self._save),
             optimizer.register_load_state_dict_pre_hook(self._load),
         ]
@@ -111,13 +110,6 @@ class Attachment:
             raise TypeError(
                 f"attach needs an optimiser whose state_dict() runs hooks; got {type(self.optimizer).__name__}: save "
                 "and load surgery.state_dict() beside it"
-            )
-
-    def _check_step(self, *_: Any) -> None:
-        if self._gatherer.gradients:
-            raise RuntimeError(
-                "optimizer.step() was called with gradients that the surgery has gathered but not applied: call "
-                "surgery.apply() before optimizer.step()"
             )
 
     def _save(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
@@ -256,6 +248,7 @@ def _join_entries(part: Part, optimizer_ids: set[int], entries: Mapping[int, Map
                 scalars[field] = value
     return {
         "method": " and ".join(sorted(methods)),
+        "names": saved["names"],
         "shapes": saved["shapes"],
         "steps": int(scalars["steps"]),
         "mass": mass,

@@ -200,5 +200,6 @@ def fingerprint(vector: Tensor, index: int) -> Tensor:
     body, rest = vector[: rows * WIDTH].view(rows, WIDTH), vector[rows * WIDTH :]
     across = torch.arange(WIDTH, dtype=vector.dtype, device=vector.device) * GOLDEN_RATIO % 1 - 0.5
     down = torch.arange(rows + 1, dtype=vector.dtype, device=vector.device) * GOLDEN_RATIO % 1 + 0.5
-    total = torch.dot(body @ across, down[:-1]) + torch.dot(rest, across[: rest.numel()]) * down[-1]
+    sums = torch.mv(body, across, out=vector.new_empty(rows))  # out=: autocast would round what ``body @ across`` reads
+    total = torch.dot(sums, down[:-1]) + torch.dot(rest, across[: rest.numel()]) * down[-1]
     return (0.5 + index * GOLDEN_RATIO % 1) * total

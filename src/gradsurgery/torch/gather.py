@@ -5,11 +5,17 @@ temperature) has the sum of its gradients, as ``(main + aux).backward()`` would 
 backward pass only: when a loss function runs, it holds what the user left there.
 """
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import Module
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gradsurgery.torch.distributed import Setup
 from gradsurgery.torch.dtensor import add_gradients, full, place_like, raise_on_freed_parameters
@@ -23,10 +29,13 @@ class Gatherer:
     Args:
         parameters: the parameters of the surgery, a live list.
         names: their names for messages, a live list.
+        module: the module whose parameters they are; None if they were not given as a module.
     """
 
-    def __init__(self, parameters: list[Tensor], names: list[str]) -> None:
-        self._parameters, self._names = parameters, names
+    def __init__(self, parameters: list[Tensor], names: list[str], module: Module | None) -> None:
+        self._parameters, self._names, self._module = parameters, names, module
+        self._checked: set[int] = set()
+        self._most_calls = 0
         self.clear()
 
     def clear(self) -> None:
@@ -35,6 +44,13 @@ class Gatherer:
         """The gradient of each loss, main first; empty between steps."""
         self._others: dict[int, tuple[Tensor, Tensor]] = {}
         """The leaves outside the surgery that the losses reached, by id, with the sums of their gradients."""
+        self._calls = 0
+        _pending.discard(self)
+
+    def holds(self, optimizer: Optimizer) -> bool:
+        """Whether it gathers gradients for any parameter of the optimiser."""
+        ids = self._others.keys() | set(map(id, self._parameters))
+        return any(id(parameter) in ids for group in optimizer.param_groups for parameter in group["params"])
 
     def backward(self, names: Sequence[str], losses: Sequence[Loss], setup: Setup) -> tuple[Tensor, ...]:
         """Add the gradients of these losses and return their values; ``.grad`` stays as it is."""
@@ -50,19 +66,21 @@ class Gatherer:
                     raise
                 raise RuntimeError(advice) from error
             values.append(value)
-        self.gradients = gathered
+        self._keep(gathered)
         return tuple(values)
 
     def add(self, gradients: Sequence[Gradients]) -> None:
         """Add gradients that were computed elsewhere; they are copied."""
         gathered = self._start(len(gradients))
-        self.gradients = [
+        self._keep(
             [
-                _copy(parameter, new) if old is None else add_gradients(old, new)
-                for parameter, old, new in zip(self._parameters, before, after, strict=True)
+                [
+                    _copy(parameter, new) if old is None else add_gradients(old, new)
+                    for parameter, old, new in zip(self._parameters, before, after, strict=True)
+                ]
+                for before, after in zip(gathered, gradients, strict=True)
             ]
-            for before, after in zip(gathered, gradients, strict=True)
-        ]
+        )
 
     def add_to_grad(self, directions: Gradients) -> None:
         """Add the directions, and the sums of leaves outside the surgery, to ``.grad``, as ``backward()`` does."""
@@ -71,6 +89,7 @@ class Gatherer:
                 _add_to_grad(parameter, direction)
         for leaf, gradient in self._others.values():
             _add_to_grad(leaf, gradient)
+        self._most_calls = max(self._most_calls, self._calls)
 
     def _start(self, count: int) -> list[Gradients]:
         """The gradients so far, for this number of losses."""
@@ -78,7 +97,19 @@ class Gatherer:
             raise ValueError(
                 f"all micro-batches of a step must have the same number of losses, {len(self.gradients)}; got {count}"
             )
+        if self._calls == self._most_calls > 0:
+            warnings.warn(
+                f"this step adds up more micro-batches than any before it, which had at most {self._calls}: if an "
+                "earlier batch was skipped, its gradients are part of this step, because zero_grad() does not reach "
+                "what surgery.backward() has gathered: call surgery.discard() where you skip a batch",
+                stacklevel=4,
+            )
         return self.gradients or [[None] * len(self._parameters) for _ in range(count)]
+
+    def _keep(self, gathered: list[Gradients]) -> None:
+        self.gradients = gathered
+        self._calls += 1
+        _pending.add(self)
 
     def _gather(
         self, name: str, loss: Loss, so_far: Gradients, later: Sequence[Tensor], setup: Setup
@@ -128,8 +159,21 @@ class Gatherer:
         """
         inside = {id(parameter) for parameter in self._parameters}
         others = {key: graph.leaves[key] for key in graph.leaves.keys() - inside}
+        self._check_others(others.keys() - self._checked)
         others |= {id(parameter): parameter for parameter in setup.outside}
         return [leaf for leaf in others.values() if leaf.requires_grad]
+
+    def _check_others(self, ids: Set[int]) -> None:
+        """Raise if the module has got any of these leaves after the surgery was made; checks each leaf once."""
+        modules = [self._module] if ids and self._module is not None else []
+        new = [name for module in modules for name, leaf in module.named_parameters() if id(leaf) in ids]
+        if new:
+            raise RuntimeError(
+                f"the module of this Surgery has parameters that it had not when the surgery was made: "
+                f"{', '.join(new)}; make the surgery after changing the module, or call "
+                'surgery.add_param_group({"params": parameters})'
+            )
+        self._checked |= ids
 
     def _take_gradients(self, name: str, graph: "_Graph") -> Gradients:
         """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.
@@ -165,6 +209,22 @@ class Gatherer:
                 )
             gradients.append(gradient)
         return gradients
+
+
+_pending: WeakSet[Gatherer] = WeakSet()
+"""Those with gradients that were gathered but not applied."""
+
+
+def _check_applied(optimizer: Optimizer, *_: Any) -> None:
+    """Raise if an optimiser steps between ``backward`` and ``apply``: it would find no gradients, or half of them."""
+    if any(gatherer.holds(optimizer) for gatherer in list(_pending)):
+        raise RuntimeError(
+            "optimizer.step() was called with gradients that the surgery has gathered but not applied: call "
+            "surgery.apply() before optimizer.step(), or surgery.discard() to drop them"
+        )
+
+
+register_optimizer_step_pre_hook(_check_applied)
 
 
 class _Graph:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradsurgery.scalar import Scalar
 from gradsurgery.torch.dtensor import Shards, local, shards_of
+from gradsurgery.torch.parameters import check_dtype
 from gradsurgery.torch.passes import Block
 from gradsurgery.torch.state import State
 
@@ -107,6 +108,7 @@ class Layout:
         like = next(gradient for gradient in gradients if gradient is not None)
         filled = _match_dtypes([torch.zeros_like(like) if gradient is None else gradient for gradient in gradients])
         last = filled[-1]
+        check_dtype(last.dtype)  # a frozen parameter may be of any type, and be unfrozen later
         averages = [local(average) for average in self._state.averages(index, last)]
         converted = [_match_strides(gradient, last) for gradient in filled]
         group = shards_of(self._parameters[index]), last.device, last.dtype

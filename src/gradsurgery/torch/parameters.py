@@ -82,6 +82,13 @@ def check_method(method: Any) -> None:
         raise TypeError(f"the method must be one such as gradsurgery.bloop(lam=0.1); got {method!r}")
 
 
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raise unless parameters of this type can be trained."""
+    if dtype not in SUPPORTED:
+        supported = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
+        raise ValueError(f"parameters must be of type {supported}; got one of type {dtype}")
+
+
 def check_disjoint(parameters: list[Tensor]) -> None:
     """Raise if a parameter is in two groups."""
     count = len(parameters) - len(_unique(parameters))
@@ -111,7 +118,6 @@ def _read_parameter(item: Any) -> tuple[str | None, Tensor]:
         raise ValueError(
             f"a parameter must be a leaf tensor; got one computed from others, of shape {tuple(parameter.shape)}"
         )
-    if parameter.requires_grad and parameter.dtype not in SUPPORTED:  # a frozen base may be quantised
-        supported = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
-        raise ValueError(f"parameters must be of type {supported}; got one of type {parameter.dtype}")
+    if parameter.requires_grad:  # a frozen base may be quantised
+        check_dtype(parameter.dtype)
     return name, parameter

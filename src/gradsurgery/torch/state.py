@@ -13,7 +13,7 @@ from gradsurgery.scalar import Scalar
 from gradsurgery.torch.dtensor import is_dtensor, local
 from gradsurgery.torch.scalars import Scalars, compute_dtype
 
-KEYS = ("method", "shapes", "steps", "mass", "memory", "averages")
+KEYS = ("method", "names", "shapes", "steps", "mass", "memory", "averages")
 
 
 class State:
@@ -22,14 +22,20 @@ class State:
     Args:
         method: the method.
         parameters: all parameters, frozen ones too, a live list; averages are numbered by their positions in it.
+        names: their names, a live list.
         scalars: makes the scalars.
         average_dtype: the type of the averages; None for that of the gradients, but at least float32.
     """
 
     def __init__(
-        self, method: Method, parameters: list[Tensor], scalars: Scalars, average_dtype: torch.dtype | None
+        self,
+        method: Method,
+        parameters: list[Tensor],
+        names: list[str],
+        scalars: Scalars,
+        average_dtype: torch.dtype | None,
     ) -> None:
-        self._method, self.parameters, self._scalars = method, parameters, scalars
+        self._method, self.parameters, self._names, self._scalars = method, parameters, names, scalars
         self._average_dtype = average_dtype
         self._averages: list[dict[int, Tensor]] = [{} for _ in range(method.averages)]
         self._masses: dict[int, Scalar] = {}
@@ -82,6 +88,7 @@ class State:
         tensor = self._tensor
         return {
             "method": self._method.name,
+            "names": list(self._names),
             "shapes": [list(parameter.shape) for parameter in self.parameters],
             "steps": self.steps,
             "mass": {index: tensor(self.mass(index)) for index in stored} if self._averages else {},
@@ -126,6 +133,11 @@ class State:
         for value in saved["memory"]:
             _number("memory", value)
         self._check_shapes(saved["shapes"])
+        if saved["names"] != self._names and sorted(saved["names"]) == sorted(self._names):
+            raise ValueError(
+                "the state must be for these parameters in their order; got one for the same names in another order: "
+                f"{', '.join(saved['names'])}"
+            )
         self._check_by_position("mass", saved["mass"], self._check_mass)
         for level in saved["averages"]:
             self._check_by_position("averages", level, self._check_average)

@@ -67,10 +67,11 @@ class Part:
     ) -> None:
         self.method = method
         self.parameters: list[Tensor] = []
+        self._names: list[str] = []
         self.positions: list[int] = []
         """The positions of the parameters among all parameters of the surgery."""
         self._scalars, self._compile, self._measure = scalars, compile, measure
-        self.state = State(method, self.parameters, scalars, average_dtype)
+        self.state = State(method, self.parameters, self._names, scalars, average_dtype)
         self._layout = Layout(self.parameters, self.positions, self.state)
         self._formula: Formula | None = None
         self.means = Means(scalars)
@@ -78,14 +79,16 @@ class Part:
         self.diagnostics: Callable[[], Mapping[str, Scalar]] = dict
         """Diagnostics of the last step, computed lazily: most steps never read them."""
 
-    def add(self, parameters: Sequence[Tensor], start: int) -> None:
+    def add(self, parameters: Sequence[Tensor], names: Sequence[str], start: int) -> None:
         """Add parameters.
 
         Args:
             parameters: the parameters.
+            names: their names.
             start: the position of the first of them among all parameters of the surgery.
         """
         self.parameters += parameters
+        self._names += names
         self.positions += range(start, start + len(parameters))
         self._layout.forget()
 

@@ -44,7 +44,7 @@ class Surgery:
     gradient for each loss. Nothing waits for the device, except in the first step under DistributedDataParallel. In an
     unsound step (an inner product or a weight is not finite) the averages stay as they are and the direction is NaN, so
     that a ``GradScaler`` skips the step. After an exception the gathered gradients are dropped, and the next step
-    starts afresh.
+    starts afresh. Between ``backward`` and ``apply`` no optimiser of these tensors may step: that raises.
 
     Inner products run over the parameters that take part in a step: trainable, and reached by a loss. A parameter that
     rests or is frozen keeps its average. One that joins later starts without; the bias correction of each average
@@ -100,7 +100,7 @@ class Surgery:
         self._scalars = Scalars()
         for group in groups:
             self._add(group)
-        self._gatherer = Gatherer(self._parameters, self._names)
+        self._gatherer = Gatherer(self._parameters, self._names, params if isinstance(params, Module) else None)
         self._setup: Setup | None = None
         self._attachments: list[Attachment] = []
         self._gradient_states: list[Any] = []  # of Accelerate's optimisers
@@ -164,9 +164,10 @@ class Surgery:
             self._shared = part
         names = {} if self._holder is None else {id(p): name for name, p in self._holder.named_parameters()}
         names |= group.names
-        for position, parameter in enumerate(group.parameters, start=len(self._parameters)):
-            self._names.append(names.get(id(parameter), f"parameter {position}"))
-        part.add(group.parameters, len(self._parameters))
+        start = len(self._parameters)
+        labels = [names.get(id(p), f"parameter {position}") for position, p in enumerate(group.parameters, start)]
+        part.add(group.parameters, labels, start)
+        self._names += labels
         self._parameters += group.parameters
         self._scalars.follow((parameter.device, parameter.dtype) for parameter in self._trainable())
 
@@ -286,15 +287,23 @@ class Surgery:
             part.finish(step, sound, directions)
         self._gatherer.add_to_grad(directions)
 
+    def discard(self) -> None:
+        """Drop the gradients gathered since the last ``apply``, as if ``backward`` had not been called.
+
+        For a batch that is skipped after ``backward``, where ``optimizer.zero_grad()`` would drop the gradients of
+        ``loss.backward()``: it clears ``.grad``, and these are not there yet.
+        """
+        self._gatherer.clear()
+
     def attach(self, *optimizers: Any) -> None:
-        """Save and load the state of this surgery with the optimiser's, and guard ``optimizer.step()``.
+        """Save and load the state of this surgery with the optimiser's.
 
             surgery.attach(optimizer)                          # before or after loading a checkpoint
             torch.save(optimizer.state_dict(), "optimizer.pt")
             optimizer.load_state_dict(torch.load("optimizer.pt", weights_only=True))
 
-        ``optimizer.step()`` then raises if gradients were gathered and ``apply`` was forgotten. Loading a state drops
-        gathered gradients; a state that was saved without ``attach`` leaves the averages as they are, with a warning.
+        Loading a state drops gathered gradients; one that was saved without ``attach`` leaves the averages as they are,
+        with a warning.
         Averages are stored beside the optimiser's own state of each parameter, so
         ``torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`` saves and reshards them too (not with
         ``flatten_optimizer_state_dict=True``, which loads only what the optimiser itself keeps: a warning says so).
