@@ -53,7 +53,7 @@ def _position(
         (group, best)
         for best in advice.recommendations
         for group in groups
-        if best.aux is not None and _is_of(best, group)
+        if best.option and best.option.variant == group.variant
     ]
     return {
         "label": str(advice.allowance),
@@ -68,15 +68,6 @@ def _position(
             for group, best in chosen
         ],
     }
-
-
-def _is_of(best: Recommendation, group: Series) -> bool:
-    """True if the recommended runs are among those of the series."""
-    return any(
-        (record.spec.method, record.spec.lam, record.spec.rho) == (best.method, best.lam, best.rho)
-        and best.settings.items() <= record.spec.settings.items()
-        for record in group.records
-    )
 
 
 def _point(group: Series, best: Recommendation, view: View) -> list[float | None] | None:
