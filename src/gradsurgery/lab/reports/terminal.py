@@ -49,24 +49,18 @@ def print_summary(records: Sequence[RunRecord], console: Console) -> None:
 
 
 def print_recommendations(
-    records: Sequence[RunRecord],
-    console: Console,
-    *,
-    allow: float = DEFAULT.limit,
-    absolute: bool = False,
-    required: bool = False,
+    records: Sequence[RunRecord], console: Console, allowance: Allowance = DEFAULT, *, required: bool = False
 ) -> None:
     """Print the best λ of each method if main may be a little worse than main alone, which method wins, and the code.
 
     Args:
         records: runs of one problem at one scale.
         console: where to print.
-        allow: how much worse main may be.
-        absolute: whether ``allow`` is a difference rather than a fraction.
+        allowance: how much worse main may be.
         required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
-        advice = advise(collect_options(records), Allowance(allow, absolute))
+        advice = advise(collect_options(records), allowance)
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
