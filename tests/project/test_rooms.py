@@ -12,8 +12,9 @@ DOOR = {
     "gradsurgery.lab",
     *(
         f"gradsurgery.lab.{name}"
-        for name in ("analysis", "atomic", "errors", "lam", "method", "processes", "reports", "store.select", "text")
+        for name in ("analysis", "atomic", "errors", "lam", "method", "processes", "store.select", "text")
     ),
+    *(f"gradsurgery.lab.reports.{name}" for name in ("figures", "page", "style")),
     *(f"gradsurgery.lab.cli.{name}" for name in ("commands", "parser")),
     *(f"gradsurgery.lab.sweep.{name}" for name in ("cores", "events", "progress", "train")),
 }
