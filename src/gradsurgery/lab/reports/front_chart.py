@@ -87,12 +87,13 @@ def _trace(
     view: View, look: Look, layer: str, by_lam: Sequence[SeedGroup], size: int, bars: str, **style: Any
 ) -> Trace:
     """Means over seeds, with error bars of one standard deviation in the colour ``bars``."""
+    ends = [view.values(seeds.mean) for seeds in by_lam]
     trace = {
         "type": "scatter",
         "name": look.label,
         "meta": {"series": look.label, "layer": layer},
-        "x": [round_loss(view.main.sign * seeds.mean[0]) for seeds in by_lam],
-        "y": [round_loss(view.aux.sign * seeds.mean[1]) for seeds in by_lam],
+        "x": [round_loss(main) for main, _ in ends],
+        "y": [round_loss(aux) for _, aux in ends],
         "hovertext": [_hover(view, seeds) for seeds in by_lam],
         "hoverinfo": "text",
         "marker": {"symbol": look.symbol, "size": size, "color": look.colour},
@@ -132,8 +133,8 @@ def _hover(view: View, seeds: SeedGroup) -> str:
     name = MAIN_ALONE.label if is_main_alone(spec) else spec.method
     run = [*hyperparameters(spec.lam, spec.rho)]
     run += [f"seed {spec.seed}" if seeds.runs == 1 else f"mean of {finite}{seeds.runs} seeds"]
-    ends = zip((view.main, view.aux), seeds.mean, strict=True)
-    losses = [f"{escape(each.name)} {number(each.sign * cost)}" for each, cost in ends]
+    ends = zip((view.main, view.aux), view.values(seeds.mean), strict=True)
+    losses = [f"{escape(each.name)} {number(value)}" for each, value in ends]
     return "<br>".join([f"<b>{escape(name)}</b>", ", ".join(run), *losses])
 
 
