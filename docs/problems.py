@@ -10,7 +10,7 @@ from pathlib import Path
 from gradsurgery.lab.analysis import FrontComparison, compare_fronts, fronts_of, group_runs
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
-from gradsurgery.lab.reports import draw_fronts, draw_mixed_loss, paper_style
+from gradsurgery.lab.reports.figures import draw_fronts, draw_mixed_loss, paper_style
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
 from gradsurgery.paper.claims.records import read_records

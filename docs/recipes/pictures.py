@@ -12,8 +12,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from gradsurgery.lab.reports import look, paper_style
-from gradsurgery.lab.reports.style import MAIN_ALONE
+from gradsurgery.lab.reports.figures import paper_style
+from gradsurgery.lab.reports.style import MAIN_ALONE, look
 
 ROOT = Path(__file__).parents[2]
 PICTURES = Path(__file__).parent / "pictures"

@@ -12,7 +12,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.find import find_problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.notation import parse_lams
-from gradsurgery.lab.reports import draw_mixed_loss
+from gradsurgery.lab.reports.figures import draw_mixed_loss
 from gradsurgery.lab.run import RunRecord, RunSpec
 from tests.lab.sweep.toy import install
 from tests.paper.training.regression import REFERENCE

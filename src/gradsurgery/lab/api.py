@@ -38,7 +38,7 @@ def report(
     Returns:
         The path of ``report.html``. A notebook shows the page.
     """
-    from gradsurgery.lab.reports import write_report  # loads matplotlib and plotly
+    from gradsurgery.lab.reports.report import write_report  # loads matplotlib and plotly
 
     if not records:
         return write_report(records, Path(folder), "")  # raises

@@ -6,15 +6,10 @@ from pathlib import Path
 from rich.console import Console
 
 from gradsurgery.lab import RunRecord, Store, UserError
-from gradsurgery.lab.cli import (
-    AddCommand,
-    add_data_argument,
-    add_folder_argument,
-    add_worker_arguments,
-    raise_if_failed,
-)
+from gradsurgery.lab.cli.commands import raise_if_failed
+from gradsurgery.lab.cli.parser import AddCommand, add_shared
 from gradsurgery.lab.errors import unknown
-from gradsurgery.lab.sweep import ProgressBar
+from gradsurgery.lab.sweep.progress import ProgressBar
 
 _EXAMPLES = """
   gradsurgery claims                              train what is missing, and print a verdict on each claim
@@ -28,9 +23,7 @@ def add_claims_command(add_command: AddCommand) -> None:
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="such as C12 C13 (default: all)")
     parser.add_argument("--scale", help="demo (default) or laptop")
-    add_folder_argument(parser)
-    add_data_argument(parser)
-    add_worker_arguments(parser)
+    add_shared(parser, "--folder", "--data-dir", "--workers", "--checkpoint-every")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page in Markdown too")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the runs behind the verdicts as Parquet")
     parser.add_argument("--from", type=Path, dest="records", metavar="FILE", help="read an --export, train nothing")

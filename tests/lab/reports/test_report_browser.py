@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gradsurgery.lab import recommend
-from gradsurgery.lab.reports import write_report
 from gradsurgery.lab.reports.allowances import ALLOWANCES
+from gradsurgery.lab.reports.report import write_report
 from tests.browser import CHROMIUM, launch
 from tests.lab.analysis.synthetic_runs import ending, main_alone, run, sweep
 

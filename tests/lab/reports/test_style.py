@@ -49,6 +49,14 @@ def test_methods_of_a_user_look_different():
     assert all(MarkerStyle(style.marker).is_filled() for style in looks)
 
 
+def test_a_look_has_the_label_of_its_series():
+    """Buttons hide series by it. Here bloop is one series, whose label names the steps as those of mixed do."""
+    records = [run("mixed", 0.1), run("mixed", 0.1, steps=10), run("bloop", 0.1)]
+    looks = assign_looks(group_runs(records))
+    assert [style.label for style in looks.values()] == list(looks)
+    assert next(iter(looks)) == "bloop, steps = 1000"
+
+
 @pytest.mark.parametrize("vision", VISION)
 def test_colour_blind_readers_can_tell_the_papers_methods_apart(vision):
     seen = {method: cielab(np.array(VISION[vision]) @ linear(look(method).colour)) for method in HEADLINE}

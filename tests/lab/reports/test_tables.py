@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gradsurgery.lab.analysis import compare_methods, group_runs
-from gradsurgery.lab.reports import assign_looks, write_report
+from gradsurgery.lab.reports.report import write_report
+from gradsurgery.lab.reports.style import assign_looks
 from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
 from gradsurgery.lab.run import Sample
 from tests.lab.analysis.synthetic_runs import run, sweep

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gradsurgery.lab.objective import judge_by, read_objectives
-from gradsurgery.lab.reports import write_report
+from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import ending
 
 ENDS = [("mixed", 0.0, 0.90, 10.0), ("bloop", 0.1, 0.89, 5.0), ("bloop", 1.0, 0.70, 4.0), ("bloop", 10.0, 0.60, 4.5)]

@@ -9,7 +9,6 @@ Nothing here draws or prints.
 """
 
 from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
-from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.compare import (
     Comparison,
     FrontComparison,
@@ -19,19 +18,22 @@ from gradsurgery.lab.analysis.compare import (
     fronts_of,
 )
 from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
-from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
+from gradsurgery.lab.analysis.criteria import choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed, Estimate, Interval, interval_of
-from gradsurgery.lab.analysis.level_costs import LevelCost, level_costs
-from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
+from gradsurgery.lab.analysis.level_costs import level_costs
+from gradsurgery.lab.analysis.options import collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses, outcome_sentences, progress_sentences
-from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front, hypervolume
+from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front
 from gradsurgery.lab.analysis.recommend import Advice, Recommendation, advise
 from gradsurgery.lab.analysis.series import (
     SPLITS,
     SeedGroup,
     Series,
     final_point,
+    final_points,
+    group_alone,
     group_runs,
+    group_seeds,
     is_main_alone,
     lam_axis,
     loss_point,
@@ -39,7 +41,6 @@ from gradsurgery.lab.analysis.series import (
     splits_with_points,
 )
 from gradsurgery.lab.analysis.variant import Variant, variant_of
-from gradsurgery.lab.analysis.verdict import Verdict
 
 __all__ = [
     "DEFAULT",
@@ -47,24 +48,18 @@ __all__ = [
     "Advice",
     "Allowance",
     "BySeed",
-    "Change",
     "Comparison",
-    "Criteria",
     "Estimate",
     "FrontComparison",
     "Interval",
-    "LevelCost",
     "LossRange",
     "MethodComparison",
-    "Option",
-    "Options",
     "Point",
     "Recommendation",
     "Region",
     "SeedGroup",
     "Series",
     "Variant",
-    "Verdict",
     "advise",
     "choose_criteria",
     "collect_options",
@@ -74,12 +69,14 @@ __all__ = [
     "condition_warnings",
     "describe_changes",
     "final_point",
+    "final_points",
     "front",
     "fronts_of",
+    "group_alone",
     "group_runs",
+    "group_seeds",
     "has_diverged",
     "has_losses",
-    "hypervolume",
     "interval_of",
     "is_main_alone",
     "lam_axis",

@@ -8,8 +8,8 @@ Values that are not all positive are compared by their difference: mean (value -
 """
 
 import math
+import operator
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.interval import CONFIDENCE, BySeed, Interval, interval_of, seeds_needed
@@ -52,9 +52,9 @@ class Change:
         The interval of a single seed is infinite.
         """
         if self.is_ratio:
-            return _map(_interval(self._changes, confidence), math.expm1)
+            return _interval(self._changes, confidence).map(math.expm1)
         unit = self._unit
-        return _map(self.difference(confidence), lambda value: value / unit if unit else math.nan)
+        return self.difference(confidence).map(lambda value: value / unit if unit else math.nan)
 
     def difference(self, confidence: float = CONFIDENCE) -> Interval:
         """The change as a difference. The interval of a single seed is infinite."""
@@ -63,7 +63,7 @@ class Change:
     def excess(self, *, absolute: bool = False) -> Interval:
         """How much worse the metric is than its reference, as a fraction or as a difference; below 0 if better."""
         change = self.difference() if absolute else self.fraction()
-        return _negate(change) if self.objective.maximise else change
+        return change.map(operator.neg) if self.objective.maximise else change
 
     def is_better(self, confidence: float = CONFIDENCE) -> bool:
         """True if the metric is better than its reference with this confidence; never for one seed."""
@@ -93,11 +93,11 @@ class Change:
         Absolute: ``+0.014 [+0.009, +0.019]``. Values that are not all positive: ``0.2 → −1.3 [−1.4, −1.2]``.
         """
         if absolute:
-            return _describe(self.difference(), _signed)
+            return self.difference().describe(_signed)
         if self.is_ratio:
-            return _describe(self.fraction(), _percent, unit=" %")
+            return self.fraction().describe(_one_decimal, percent=True)
         before = statistics.fmean(self.reference.values())
-        return f"{number(before)} → {_describe(_map(self.difference(), lambda value: before + value), number)}"
+        return f"{number(before)} → {self.difference().map(lambda value: before + value).describe()}"
 
     @property
     def _unit(self) -> float:
@@ -123,22 +123,8 @@ def _interval(values: list[float], confidence: float) -> Interval:
     return interval or Interval(statistics.fmean(values), -math.inf, math.inf, len(values))
 
 
-def _map(interval: Interval, function: Callable[[float], float]) -> Interval:
-    return Interval(function(interval.mean), function(interval.low), function(interval.high), interval.seeds)
-
-
-def _negate(interval: Interval) -> Interval:
-    return Interval(-interval.mean, -interval.high, -interval.low, interval.seeds)
-
-
-def _describe(interval: Interval, write: Callable[[float], str], unit: str = "") -> str:
-    ends = f" [{write(interval.low)}, {write(interval.high)}]" if interval.seeds > 1 else ""
-    return f"{write(interval.mean)}{unit}{ends}"
-
-
-def _percent(value: float) -> str:
-    rounded = round(100 * value, 1) + 0.0  # no negative zero
-    return f"{rounded:+,.1f}".replace("-", "\N{MINUS SIGN}")
+def _one_decimal(value: float) -> str:
+    return f"{value:+z,.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _signed(value: float) -> str:

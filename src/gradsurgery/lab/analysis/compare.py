@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradsurgery.lab.analysis.interval import Estimate
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, dominated_share, front
-from gradsurgery.lab.analysis.series import final_point, group_runs
+from gradsurgery.lab.analysis.series import final_points, group_runs
 from gradsurgery.lab.run import RunRecord
 
 Fronts: TypeAlias = Mapping[int, Sequence[Point]]
@@ -56,6 +56,14 @@ class MethodComparison:
     fronts: FrontComparison | None
     """None for the rival itself."""
 
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The hypervolume lead, or why there is none; and main at equal aux. Empty for the rival itself."""
+        if self.fronts is None:
+            return "", ""
+        lead = self.fronts.reason or self.fronts.lead.describe()
+        return lead, self.fronts.main_at_equal_aux.describe(percent=True)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -68,12 +76,11 @@ class Comparison:
 
 def fronts_of(records: Iterable[RunRecord], split: str) -> dict[int, list[Point]]:
     """The front of the runs of one method for each seed in which it has at least two points."""
-    points: dict[int, list[Point]] = {}
+    by_seed: dict[int, list[RunRecord]] = {}
     for record in records:
-        if (point := final_point(record, split)) is not None:
-            points.setdefault(record.spec.seed, []).append(point)
-    by_seed = {seed: front(seed_points) for seed, seed_points in sorted(points.items())}
-    return {seed: seed_front for seed, seed_front in by_seed.items() if len(seed_front) >= MIN_POINTS}
+        by_seed.setdefault(record.spec.seed, []).append(record)
+    fronts = {seed: front(final_points(by_seed[seed], split)) for seed in sorted(by_seed)}
+    return {seed: points for seed, points in fronts.items() if len(points) >= MIN_POINTS}
 
 
 def compare_fronts(first: Fronts, second: Fronts) -> FrontComparison:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
@@ -24,14 +24,15 @@ class Interval:
     high: float
     seeds: int
 
-    def describe(self, *, percent: bool = False) -> str:
-        """For example ``0.12 [0.08, 0.16]``, or ``12 % [8, 16]``."""
-        mean, low, high = (_write(value, percent) for value in (self.mean, self.low, self.high))
-        return f"{mean}{' %' * percent} [{low}, {high}]"
+    def describe(self, write: Callable[[float], str] = number, *, percent: bool = False) -> str:
+        """For example ``0.12 [0.08, 0.16]``, or ``12 % [8, 16]``; of one seed the mean alone."""
+        mean, low, high = (write(100 * value if percent else value) for value in (self.mean, self.low, self.high))
+        return f"{mean}{' %' * percent}{f' [{low}, {high}]' if self.seeds > 1 else ''}"
 
-
-def _write(value: float, percent: bool) -> str:
-    return number(100 * value if percent else value)
+    def map(self, function: Callable[[float], float]) -> "Interval":
+        """The interval of a function that only rises, or only falls."""
+        low, high = sorted(map(function, (self.low, self.high)))
+        return Interval(function(self.mean), low, high, self.seeds)
 
 
 @cache
@@ -90,6 +91,5 @@ class Estimate:
 
     def describe(self, *, percent: bool = False) -> str:
         """The mean with its interval; of one seed the number itself; a dash without any."""
-        if self.interval is not None:
-            return self.interval.describe(percent=percent)
-        return f"{_write(self.mean, percent)}{' %' * percent}" if self.by_seed else "–"
+        interval = self.interval or Interval(self.mean, -math.inf, math.inf, seeds=1)
+        return interval.describe(percent=percent) if self.by_seed else "–"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.options import Option
-from gradsurgery.lab.analysis.recommend import Advice, Recommendation
+from gradsurgery.lab.analysis.recommend import Advice
 from gradsurgery.lab.lam import Weight, lam_number, named_numbers
 
 
@@ -27,12 +27,14 @@ class LevelCost:
 
 def level_costs(advice: Advice) -> list[LevelCost]:
     """For each method, at its recommended λ, what each λ of an auxiliary loss below the first changes."""
-    return [cost for best in advice.recommendations for cost in _of_method(advice.options.by_method[best.method], best)]
+    chosen = (best.option for best in advice.recommendations if best.option)
+    return [cost for best in chosen for cost in _of_method(advice.options.by_method[best.method], best)]
 
 
-def _of_method(options: Sequence[Option], best: Recommendation) -> Iterator[LevelCost]:
+def _of_method(options: Sequence[Option], best: Option) -> Iterator[LevelCost]:
     lams = best.lam if isinstance(best.lam, tuple) else ()
-    by_lam = {option.lam: option for option in options if (option.rho, option.settings) == (best.rho, best.settings)}
+    others = (option for option in options if option.variant._replace(lower=()) == best.variant._replace(lower=()))
+    by_lam = {option.lam: option for option in others}
     for place in range(1, len(lams)):
 
         def with_lam(lam: Weight, place: int = place) -> tuple[Weight, ...]:

@@ -15,7 +15,7 @@ from gradsurgery.lab.analysis.criteria import Criteria, choose_criteria
 from gradsurgery.lab.analysis.interval import BySeed
 from gradsurgery.lab.analysis.outcomes import unfinished_runs
 from gradsurgery.lab.analysis.series import Values, best_alone, check_origin, is_main_alone
-from gradsurgery.lab.analysis.variant import option_of
+from gradsurgery.lab.analysis.variant import Variant, option_of, variant_of
 from gradsurgery.lab.lam import Lam, has_weight, lam_names
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
@@ -29,27 +29,32 @@ Ends: TypeAlias = dict[int, Values | None]
 class Option:
     """A method with its λ, ρ and settings, and what it does to the metrics."""
 
-    method: str
+    variant: Variant
     lam: Lam | None
-    rho: float | None
     settings: Mapping[str, Setting]
     """Those in which the runs differ."""
-    main: Change
-    """Against main alone."""
-    aux: Change
-    """Against main alone."""
-    lower: tuple[Change, ...] = ()
-    """The auxiliary losses below the first, against main alone."""
+    changes: tuple[Change, ...]
+    """Main and every auxiliary loss, against main alone."""
 
     @property
-    def changes(self) -> tuple[Change, ...]:
-        """Of main and of every auxiliary loss."""
-        return self.main, self.aux, *self.lower
+    def method(self) -> str:
+        """The name of the method."""
+        return self.variant.method
+
+    @property
+    def main(self) -> Change:
+        """Main against main alone."""
+        return self.changes[0]
+
+    @property
+    def aux(self) -> Change:
+        """The first auxiliary loss against that of main alone."""
+        return self.changes[1]
 
     @property
     def hyperparameters(self) -> str:
         """For example ``λ = 0.3, ρ = 0.01``; empty for a method without any."""
-        return ", ".join(hyperparameters(self.lam, self.rho, self.settings))
+        return ", ".join(hyperparameters(self.lam, self.variant.rho, self.settings))
 
     @property
     def name(self) -> str:
@@ -124,9 +129,9 @@ def collect_options(records: Iterable[RunRecord]) -> Options:
             tried.setdefault(spec.method, []).append(spec.lam)
         ends = {seed: end for seed, end in by_seed.items() if end and seed in alone}
         if ends and None not in by_seed.values():
-            main, aux, *lower = (_compare(each, ends, alone, index) for index, each in enumerate(criteria.objectives))
+            changes = (_compare(each, ends, alone, index) for index, each in enumerate(criteria.objectives))
             settings = {name: spec.settings[name] for name in names if name in spec.settings}
-            options.append(Option(spec.method, spec.lam, spec.rho, settings, main, aux, tuple(lower)))
+            options.append(Option(variant_of(spec), spec.lam, settings, tuple(changes)))
     if not by_method:
         raise ValueError("a recommendation needs finished runs of another method than main alone")
     compared = {method: _with_most_seeds(options) for method, options in by_method.items()}

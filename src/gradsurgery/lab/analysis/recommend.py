@@ -6,13 +6,13 @@ among the options whose first is within the same allowance of the best one's, th
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import gradsurgery as gs
 from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
-from gradsurgery.lab.analysis.options import Option, Options
+from gradsurgery.lab.analysis.options import Option, Options, describe_changes
 from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
 from gradsurgery.lab.lam import Lam, Weight, lam_arguments, lam_names, lam_number
 from gradsurgery.lab.run import Setting
@@ -24,28 +24,54 @@ class Recommendation:
     """The λ and ρ to use with one method. They and both changes are None if no λ can be recommended."""
 
     method: str
-    lam: Lam | None
-    """A number, ``gs.relative`` of one, a tuple of these for several auxiliary losses, or a ``Tau``."""
-    rho: float | None
-    split: str
-    """Whether losses are on ``test`` or ``train`` data."""
-    seeds: int
-    """How many seeds were compared."""
-    main: Change | None
-    aux: Change | None
-    certain: bool
-    """Whether the 95 % interval of main is within the allowance; False for a single seed."""
     text: str
     """One sentence, such as ``bloop, λ = 0.3: main +1.4 % [+0.9, +1.9], aux −38.0 % [−40.1, −35.8]``."""
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    """Those in which the runs differ, such as the learning rate."""
-    lower: tuple[Change, ...] = ()
-    """Of the auxiliary losses below the first."""
+    split: str
+    """Whether losses are on ``test`` or ``train`` data."""
+    option: Option | None = None
+    """What it recommends."""
+    certain: bool = False
+    """Whether the 95 % interval of main is within the allowance; False for a single seed."""
+
+    @property
+    def lam(self) -> Lam | None:
+        """A number, ``gs.relative`` of one, a tuple of these for several auxiliary losses, or a ``Tau``."""
+        return self.option.lam if self.option else None
+
+    @property
+    def rho(self) -> float | None:
+        """The speed of the moving average."""
+        return self.option.variant.rho if self.option else None
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds were compared."""
+        return self.option.main.seeds if self.option else 0
+
+    @property
+    def main(self) -> Change | None:
+        """Main against main alone."""
+        return self.option.main if self.option else None
+
+    @property
+    def aux(self) -> Change | None:
+        """The first auxiliary loss against that of main alone."""
+        return self.option.aux if self.option else None
+
+    @property
+    def lower(self) -> tuple[Change, ...]:
+        """The auxiliary losses below the first."""
+        return self.option.changes[2:] if self.option else ()
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """Those in which the runs differ, such as the learning rate."""
+        return self.option.settings if self.option else {}
 
     @property
     def code(self) -> str:
         """The method as code to paste, such as ``gs.bloop(lam=gs.relative(0.65), rho=0.01)``; empty without one."""
-        if self.aux is None:
+        if self.option is None:
             return ""
         package = "gs." if self.method in gs.METHODS else ""
         arguments = {name: _code(value) for name, value in lam_arguments(self.lam).items()}
@@ -71,7 +97,7 @@ class Advice:
     def best(self) -> Recommendation | None:
         """The recommendation with the best aux; None to train main alone."""
         first = self.recommendations[0]
-        return first if first.aux is not None else None
+        return first if first.option else None
 
     @property
     def provisional(self) -> str:
@@ -83,6 +109,19 @@ class Advice:
             reasons.append(f"{stopped} run{'s' * (stopped > 1)} stopped early for another allowance")
         return ", and ".join(reasons)
 
+    @property
+    def gain(self) -> str:
+        """What the recommended method costs main and gains in aux; or that main alone is best."""
+        criteria, option = self.options.criteria, self.recommendations[0].option
+        if option is None:
+            none = f"no {self.options.lam_name} improves {criteria.aux.name}"
+            return f"Train on main alone: {none} if {criteria.main.name} may be {self.allowance} worse."
+        seeds = "one seed" if option.main.seeds == 1 else f"{option.main.seeds} seeds, 95 % intervals"
+        changes = describe_changes(option.changes, absolute=self.allowance.absolute)
+        in_doubt = not (self.recommendations[0].certain or option.main.seeds == 1 or self.verdict.text)
+        doubt = f"; {criteria.main.name} may be beyond the allowance" if in_doubt else ""
+        return f"Against main alone: {changes} ({seeds}){doubt}."
+
 
 def advise(options: Options, allowance: Allowance) -> Advice:
     """The recommendation of each method, which of them wins, and hints for a better sweep."""
@@ -92,22 +131,21 @@ def advise(options: Options, allowance: Allowance) -> Advice:
         raise ValueError(f"main alone ends with {name} = 0, so the allowance must be a difference, such as 0.01")
     within = {method: _helpful_within(candidates, allowance) for method, candidates in options.by_method.items()}
     best = _choose([option for candidates in within.values() for option in candidates], allowance)
-    chosen: dict[str, Option] = {}
     recommendations = []
     for method, candidates in options.by_method.items():
-        if own := best if best and best.method == method else _choose(within[method], allowance):
-            chosen[method] = own
-            recommendations.append(_recommend(chosen[method], options.criteria.split, allowance))
+        option = best if best and best.method == method else _choose(within[method], allowance)
+        if option:
+            recommendations.append(_recommend(option, options.criteria.split, allowance))
         else:
             text = _describe_none(method, candidates, allowance, options)
-            recommendations.append(
-                Recommendation(method, None, None, options.criteria.split, 0, None, None, False, text)
-            )
-    recommendations.sort(key=lambda each: _mean_excess(chosen[each.method]) if each.method in chosen else math.inf)
-    recommendations.sort(
-        key=lambda each: chosen.get(each.method) is not best
-    )  # first, even if it gave up some aux for the second
-    verdict = _judge(options, recommendations, chosen, allowance)
+            recommendations.append(Recommendation(method, text, options.criteria.split))
+
+    def place(each: Recommendation) -> tuple[bool, float]:
+        # the best is first even if it gave up some aux for the second
+        return each.option is not best, _mean_excess(each.option) if each.option else math.inf
+
+    recommendations.sort(key=place)
+    verdict = _judge(options, within, recommendations, allowance)
     return Advice(allowance, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 
 
@@ -122,43 +160,34 @@ def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendati
     elif not aux.is_better():
         caveat = f" ({aux.objective.name} may not be better)"
     text = option.describe(absolute=allowance.absolute) + caveat
-    return Recommendation(
-        option.method,
-        option.lam,
-        option.rho,
-        split,
-        main.seeds,
-        main,
-        aux,
-        certain,
-        text,
-        option.settings,
-        option.lower,
-    )
+    return Recommendation(option.method, text, split, option, certain)
 
 
 def _judge(
-    options: Options, recommendations: Sequence[Recommendation], chosen: Mapping[str, Option], allowance: Allowance
+    options: Options,
+    within: Mapping[str, Sequence[Option]],
+    recommendations: Sequence[Recommendation],
+    allowance: Allowance,
 ) -> Verdict:
     first, main, aux = recommendations[0], options.criteria.main.name, options.criteria.aux.name
     lead = f"Undecided: {first.method} has the best {aux}, but"
     if len(recommendations) < 2 or first.seeds == 1:
         return Verdict()
-    if not chosen:
+    if first.option is None:
         return Verdict(f"No method improves {aux} within the allowance: train on main alone.")
     if not options.seeds_differ:
         return Verdict(f"{lead} all seeds gave the same numbers.")
     if not first.certain:
-        needed = chosen[first.method].main.seeds_within(allowance.limit, absolute=allowance.absolute)
+        needed = first.option.main.seeds_within(allowance.limit, absolute=allowance.absolute)
         text = f"{lead} its {main} may be beyond the allowance. {describe_seeds(needed)}"
         return Verdict(text, seeds_needed=needed)
-    rivals = {
-        method: [option for option in candidates if allowance.excess(option).low <= allowance.limit]
+    rivals = [
+        option
         for method, candidates in options.by_method.items()
-        if method != first.method
-    }
-    own = _helpful_within(options.by_method[first.method], allowance)
-    return compare_best(chosen[first.method], own, rivals, allowance)
+        for option in candidates
+        if method != first.method and allowance.excess(option).low <= allowance.limit
+    ]
+    return compare_best(first.option, within[first.method], rivals, allowance)
 
 
 def _helpful_within(candidates: Iterable[Option], allowance: Allowance) -> list[Option]:

@@ -34,6 +34,11 @@ def final_point(record: RunRecord, split: str) -> Point | None:
     return (values[0], values[1]) if values else None
 
 
+def final_points(records: Iterable[RunRecord], split: str) -> list[Point]:
+    """The finite final losses of runs."""
+    return [point for record in records if (point := final_point(record, split)) is not None]
+
+
 def final_values(record: RunRecord, *metrics: str) -> Values | None:
     """Metrics at the end of a run; None if the run did not finish or they are not finite."""
     values = _last_values(record, *metrics) if record.status == "done" else None
@@ -49,11 +54,17 @@ def _last_values(record: RunRecord, *metrics: str) -> Values | None:
 class SeedGroup:
     """The runs of a series that share λ and differ in the seed."""
 
-    lam: Lam | None
+    spec: RunSpec
+    """Of the first of its runs."""
     points: tuple[Point, ...]
     """Final losses of the runs that have finite ones; never empty."""
     runs: int
     """The number of runs, including those without finite final losses."""
+
+    @property
+    def lam(self) -> Lam | None:
+        """The λ that they share."""
+        return self.spec.lam
 
     @property
     def number(self) -> float | None:
@@ -78,6 +89,12 @@ class SeedGroup:
         return statistics.fmean(values), _deviation(values)
 
 
+def group_seeds(records: Sequence[RunRecord], split: str) -> SeedGroup | None:
+    """Runs that differ in the seed only; None if no run has finite final losses."""
+    points = final_points(records, split)
+    return SeedGroup(records[0].spec, tuple(points), len(records)) if points else None
+
+
 @dataclass(frozen=True)
 class Series:
     """All runs of one variant."""
@@ -97,19 +114,15 @@ class Series:
 
     def final_points(self, split: str) -> list[Point]:
         """The finite final losses of its runs."""
-        return [point for record in self.records if (point := final_point(record, split)) is not None]
+        return final_points(self.records, split)
 
     def by_lam(self, split: str) -> list[SeedGroup]:
         """Its runs grouped by λ, in increasing order, without each λ at which no run has finite final losses."""
-        points_by_lam: dict[Lam | None, list[Point | None]] = {}
+        by_lam: dict[Lam | None, list[RunRecord]] = {}
         for record in self.records:
-            points_by_lam.setdefault(record.spec.lam, []).append(final_point(record, split))
-        groups = []
-        for lam in sorted(points_by_lam, key=lambda lam: -math.inf if lam is None else lam_number(lam)):
-            points = tuple(point for point in points_by_lam[lam] if point is not None)
-            if points:
-                groups.append(SeedGroup(lam, points, runs=len(points_by_lam[lam])))
-        return groups
+            by_lam.setdefault(record.spec.lam, []).append(record)
+        order = sorted(by_lam, key=lambda lam: -math.inf if lam is None else lam_number(lam))
+        return [seeds for lam in order if (seeds := group_seeds(by_lam[lam], split))]
 
     def split_front(self, split: str) -> tuple[list[SeedGroup], list[SeedGroup]]:
         """The λ whose mean losses no other λ dominates, by increasing main; and the others."""
@@ -161,6 +174,13 @@ def main_alone(records: Iterable[RunRecord], split: str) -> dict[int, Point]:
         if is_main_alone(record.spec) and (end := final_point(record, split)) is not None:
             ends.setdefault(variant_of(record.spec), {})[record.spec.seed] = end
     return best_alone(ends.values())
+
+
+def group_alone(records: Sequence[RunRecord], split: str) -> SeedGroup | None:
+    """The runs of main alone, with the final losses of ``main_alone``; None if there are none."""
+    specs = [record.spec for record in records if is_main_alone(record.spec)]
+    points = tuple(main_alone(records, split).values())
+    return SeedGroup(specs[0], points, len(specs)) if points else None
 
 
 def best_alone(candidates: Iterable[dict[int, V]], sign: int = 1) -> dict[int, V]:

@@ -9,7 +9,7 @@ best of many noisy numbers is good by chance. So a method wins only if
   worse than the recommended one (Bonferroni).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.allowance import Allowance
@@ -29,9 +29,7 @@ class Verdict:
     """How many seeds with this spread would decide; None if the method wins already, or if nobody can say."""
 
 
-def compare_best(
-    best: Option, own: Sequence[Option], rivals: Mapping[str, Sequence[Option]], allowance: Allowance
-) -> Verdict:
+def compare_best(best: Option, own: Sequence[Option], rivals: Sequence[Option], allowance: Allowance) -> Verdict:
     """Whether the best option of one method beats all options of the others.
 
     Args:
@@ -41,7 +39,7 @@ def compare_best(
         allowance: the allowance.
     """
     name = best.aux.objective.name
-    against = [(option, best.aux.against(option.aux)) for options in rivals.values() for option in options]
+    against = [(option, best.aux.against(option.aux)) for option in rivals]
     if not against:
         return Verdict(f"{best.method} wins: no other method keeps main within the allowance.", best.method)
     if any(change.seeds < 2 for _, change in against):

@@ -7,23 +7,8 @@ answer at once.
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from gradsurgery.lab.extra import require_extra
-
-if TYPE_CHECKING:
-    from gradsurgery.lab.cli.commands import raise_if_failed
-    from gradsurgery.lab.cli.parser import AddCommand, add_data_argument, add_folder_argument, add_worker_arguments
-
-__all__ = [
-    "AddCommand",
-    "add_data_argument",
-    "add_folder_argument",
-    "add_worker_arguments",
-    "main",
-    "raise_if_failed",
-]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,9 +20,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gradsurgery: {error}", file=sys.stderr)
         return 2
     return run_command(sys.argv[1:] if argv is None else argv)
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{'commands' if name == 'raise_if_failed' else 'parser'}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

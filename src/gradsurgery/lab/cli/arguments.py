@@ -1,60 +1,49 @@
 """Parse arguments of the command line; a mistake raises a ``UserError`` of one sentence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.objective import ROLES
 from gradsurgery.lab.run import Setting
 
+if TYPE_CHECKING:
+    from gradsurgery.lab.analysis import Allowance
 
-def parse_allowance(text: str) -> tuple[float, bool]:
-    """``--allow``: the amount, and whether it is a difference rather than a fraction of main alone.
+
+def parse_allowance(text: str) -> "Allowance":
+    """``--allow``.
 
     Example:
         >>> parse_allowance("2%"), parse_allowance("0.01")
-        ((0.02, False), (0.01, True))
+        (Allowance(limit=0.02, absolute=False), Allowance(limit=0.01, absolute=True))
     """
-    try:
-        allow = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        allow = math.nan
-    if not 0 <= allow < math.inf:
-        raise UserError(f"the allowance for main must be a number from 0 or a percentage such as 2%; got {text}")
-    return allow, not text.endswith("%")
+    from gradsurgery.lab.analysis import Allowance
+
+    with suppress(ValueError):
+        return Allowance(float(text.removesuffix("%")) / 100) if "%" in text else Allowance(float(text), absolute=True)
+    raise UserError(f"the allowance for main must be a number from 0 or a percentage such as 2%; got {text}")
 
 
-def parse_workers(text: str) -> int:
-    """``--workers``."""
-    return _whole_number("the number of workers", text, least=0)
+def whole_number(meaning: str, least: int) -> Callable[[str], int]:
+    """Parses a count, such as ``--workers``."""
 
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise UserError(f"{meaning} must be a whole number from {least}; got {text}")
+        return int(text)
 
-def parse_cores(text: str) -> int:
-    """``--cores-per-run``."""
-    return _whole_number("the number of cores per run", text, least=1)
-
-
-def parse_gpus(text: str) -> int:
-    """``--gpus-per-run``."""
-    return _whole_number("the number of GPUs per run", text, least=0)
-
-
-def _whole_number(meaning: str, text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise UserError(f"{meaning} must be a whole number from {least}; got {text}")
-    return int(text)
+    return parse
 
 
 def parse_seconds(text: str) -> float:
     """``--checkpoint-every``."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise UserError(f"the time between checkpoints must be a number of seconds from 0; got {text}")
-    return seconds
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 0:
+            return seconds
+    raise UserError(f"the time between checkpoints must be a number of seconds from 0; got {text}")
 
 
 def parse_metric(text: str) -> tuple[str, str]:
@@ -86,13 +75,11 @@ def parse_duration(text: str) -> float:
         (90.0, 1800.0, 5400.0)
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    try:
-        seconds = float(text.rstrip("smhd")) * units[text[-1] if text[-1:] in units else "s"]
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < math.inf:
-        raise UserError(f"a time limit must be a number above 0 with s, m, h or d, such as 30m; got {text}")
-    return seconds
+    with suppress(ValueError):
+        seconds = float(text.rstrip("smhd")) * units.get(text[-1:], 1)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise UserError(f"a time limit must be a number above 0 with s, m, h or d, such as 30m; got {text}")
 
 
 def parse_parameters(items: Sequence[str]) -> dict[str, Setting]:

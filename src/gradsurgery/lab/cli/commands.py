@@ -3,11 +3,17 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gradsurgery.lab.cli.arguments import metrics_by_loss, parse_parameters, parse_settings, split_names
+from gradsurgery.lab.cli.arguments import (
+    metrics_by_loss,
+    parse_allowance,
+    parse_parameters,
+    parse_settings,
+    split_names,
+)
 from gradsurgery.lab.cli.dry_run import print_plan
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
@@ -19,6 +25,9 @@ from gradsurgery.lab.store import export_mlflow, export_optuna, export_table, ex
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
 from gradsurgery.lab.sweep import sweep as train_sweep
 from gradsurgery.lab.text import count
+
+if TYPE_CHECKING:
+    from gradsurgery.lab.analysis import Allowance
 
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
@@ -69,7 +78,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
-        _write_report(swept, options.folder / "report", console, options.allow or (0.02, False))
+        _write_report(swept, options.folder / "report", console, options.allow or parse_allowance("2%"))
         raise_if_failed(records, options.folder)
 
 
@@ -81,7 +90,7 @@ def _lists(lams: list[str] | None) -> str | list[str] | None:
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
     if options.gpus_per_run is not None and options.ray is None:
         raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
-    allow, absolute = options.allow or (None, False)
+    stop_at = options.allow if options.stop else None
     return train_sweep(
         options.problem,
         **grid,
@@ -97,8 +106,8 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         time_limit=options.time_limit,
         again=options.again,
         keep=options.keep,
-        allow=allow if options.stop else None,
-        absolute=absolute,
+        allow=stop_at and stop_at.limit,
+        absolute=stop_at is not None and stop_at.absolute,
         console=console,
     )
 
@@ -117,8 +126,7 @@ def raise_if_failed(records: Sequence[RunRecord], folder: Path) -> None:
 
 def report(options: argparse.Namespace, console: Console) -> None:
     """Write the report of stored runs, and an index of several."""
-    from gradsurgery.lab.analysis import Allowance
-    from gradsurgery.lab.reports import write_index
+    from gradsurgery.lab.reports.index import write_index
 
     scales = split_names(options.scale) if options.scale else ()
     sweeps = [sweep for name in options.problems for sweep in _select(options, name, scales)]
@@ -129,7 +137,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
             console.print(stored.title, style="bold", soft_wrap=True)
         reports[_write_report(stored, folder, console, options.allow)] = stored.title, stored.records
     if len(reports) > 1:
-        console.print(f"index: {write_index(reports, folder, Allowance(*options.allow))}", soft_wrap=True)
+        console.print(f"index: {write_index(reports, folder, options.allow)}", soft_wrap=True)
 
 
 def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> list[StoredSweep]:
@@ -137,14 +145,11 @@ def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> li
     return select_sweeps(options.folder, name, scales, parse_settings(options.set), named)
 
 
-def _write_report(
-    stored: StoredSweep, folder: Path, console: Console, allowance: tuple[float, bool] = (0.02, False)
-) -> Path:
+def _write_report(stored: StoredSweep, folder: Path, console: Console, allowance: "Allowance") -> Path:
     """Print the summary of a sweep, and write its report into a subfolder."""
-    allow, absolute = allowance
     from gradsurgery.lab.analysis import has_losses
     from gradsurgery.lab.api import report as write_page
-    from gradsurgery.lab.reports import print_recommendations, print_summary
+    from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
 
     print_summary(stored.records, console)
     finished = [record for record in stored.records if record.status == "done"]
@@ -158,28 +163,27 @@ def _write_report(
     page = write_page(
         stored.records,
         folder / stored.folder_name,
-        allow=allow,
-        absolute=absolute,
+        allow=allowance.limit,
+        absolute=allowance.absolute,
         title=stored.title,
         problem=stored.problem,
     )
-    print_recommendations(stored.records, console, allow=allow, absolute=absolute)
+    print_recommendations(stored.records, console, allowance)
     console.print(f"report: {page}", soft_wrap=True)
     return page
 
 
 def recommend(options: argparse.Namespace, console: Console) -> None:
     """Print the best λ of each method."""
-    from gradsurgery.lab.reports import print_recommendations
+    from gradsurgery.lab.reports.terminal import print_recommendations
 
-    allow, absolute = options.allow
     scales = [options.scale] if options.scale else ()
     sweeps = _select(options, options.problem, scales)
     for stored in sweeps:
         try:
             if len(sweeps) > 1:
                 console.print(stored.title, style="bold", soft_wrap=True)
-            print_recommendations(stored.records, console, allow=allow, absolute=absolute, required=True)
+            print_recommendations(stored.records, console, options.allow, required=True)
         except UserError as error:
             if len(sweeps) == 1:
                 raise

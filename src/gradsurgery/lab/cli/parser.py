@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from rich.console import Console
 
@@ -84,11 +84,53 @@ If a sweep is killed, the same command continues it. Runs that are stored alread
   gradsurgery merge machine1/runs machine2/runs --folder runs    the stores of two machines into ./runs""",
 }
 
-_CHOICES = "only runs with this value of a setting; NAME=VALUE,VALUE compares several values in one answer"
-_MERGED = (
-    "\nRuns that are done, stopped or failed are copied. Of a run in both stores, the one that got further is kept: "
-    "done before stopped before failed. If both got as far, the one in --folder is kept."
-)
+_SHARED: dict[str, dict[str, Any]] = {
+    "problem": {"help": "a name from gradsurgery list, or your own as file.py:name or module:name"},
+    "--folder": {
+        "type": Path,
+        "default": Path("runs"),
+        "help": "where runs and reports are stored (default: ./runs)",
+    },
+    "--set": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "only runs with this value of a setting; NAME=VALUE,VALUE compares several values in one answer",
+    },
+    "--allow": {
+        "type": arguments.parse_allowance,
+        "default": "2%",
+        "metavar": "AMOUNT",
+        "help": "how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
+    },
+    "--maximise": {
+        "type": arguments.parse_metric,
+        "action": "append",
+        "default": [],
+        "metavar": "LOSS=METRIC",
+        "help": "judge main or aux by a metric instead of its loss: main=accuracy_test",
+    },
+    "--minimise": {
+        "type": arguments.parse_metric,
+        "action": "append",
+        "default": [],
+        "metavar": "LOSS=METRIC",
+        "help": "judge main or aux by a metric instead of its loss: aux=perplexity_test",
+    },
+    "--data-dir": {"type": Path, "metavar": "FOLDER", "help": "its subfolders stand in for hub datasets"},
+    "--workers": {
+        "type": arguments.whole_number("the number of workers", least=0),
+        "metavar": "N",
+        "help": "worker processes (default: one per core or accelerator); 0 trains in this process",
+    },
+    "--checkpoint-every": {
+        "type": arguments.parse_seconds,
+        "default": 60.0,
+        "metavar": "SECONDS",
+        "help": "time between two checkpoints of a run (default: 60)",
+    },
+}
+"""The arguments that several commands take."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -170,7 +212,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     listing.add_argument("problem", nargs="?", help="show its grids, settings, data and methods")
 
     run = add("run", commands.run, "train one method with one λ and one seed")
-    add_problem_argument(run)
+    add_shared(run, "problem")
     run.add_argument("--method", required=True, help="a name from gradsurgery list PROBLEM, or file.py:name")
     run.add_argument(
         "--lam",
@@ -181,7 +223,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     run.add_argument("--tau", metavar="τ", help="for pcd, in place of λ: the share of aux's own progress, from 0 to 1")
     run.add_argument("--rho", metavar="ρ", help="speed of the moving average, above 0 and at most 1")
     run.add_argument("--seed", default="0", metavar="N", help="default: 0")
-    add_training_arguments(run)
+    _add_training_options(run)
 
     sweep = add(
         "sweep",
@@ -189,7 +231,7 @@ def _add_lab_commands(add_command: AddCommand) -> None:
         "train a grid of methods, λ and seeds, and write a report",
         "\nMain alone (λ = 0) is trained too, once for all methods.",
     )
-    add_problem_argument(sweep)
+    add_shared(sweep, "problem")
     grid = sweep.add_argument_group("grid", "What you leave out comes from the problem.")
     grid.add_argument("--methods", metavar="NAME,…", help="such as mixed,bloop; your own as file.py:name")
     grid.add_argument(
@@ -202,31 +244,26 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     grid.add_argument("--taus", metavar="τ,…", help="for pcd, in place of λ: shares of aux's own progress, from 0 to 1")
     grid.add_argument("--rhos", metavar="ρ,…", help="speeds of the moving average, such as 0.01,0.1")
     grid.add_argument("--seeds", metavar="N,…", help="such as 0,1 or 0-4")
-    add_training_arguments(sweep)
+    _add_training_options(sweep)
     sweep.add_argument("--dry-run", action="store_true", help="show what would be trained, and train nothing")
 
     status = add("status", keeping.status, "show how many runs are done, in training or failed, and the time left")
-    add_folder_argument(status)
+    add_shared(status, "--folder")
 
     report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
-    add_problem_argument(report, several=True)
+    report.add_argument("problems", nargs="+", metavar="problem", help=_SHARED["problem"]["help"])
     report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
-    add_set_argument(report, _CHOICES)
-    add_metric_arguments(report)
-    add_allowance_argument(report)
+    add_shared(report, "--set", "--maximise", "--minimise", "--allow")
     report.add_argument("--output", type=Path, metavar="FOLDER", help="where to write it (default: report in --folder)")
-    add_folder_argument(report)
+    add_shared(report, "--folder")
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
-    add_problem_argument(recommend)
-    add_allowance_argument(recommend)
+    add_shared(recommend, "problem", "--allow")
     recommend.add_argument("--scale", help="demo (default), laptop or paper")
-    add_set_argument(recommend, _CHOICES)
-    add_metric_arguments(recommend)
-    add_folder_argument(recommend)
+    add_shared(recommend, "--set", "--maximise", "--minimise", "--folder")
 
     export = add("export", commands.export, "write stored runs for pandas, TensorBoard, W&B, MLflow or Optuna")
-    add_problem_argument(export)
+    add_shared(export, "problem")
     export.add_argument("path", type=Path, help="a .parquet or .csv file; or what the options below write")
     export.set_defaults(format="table")
     formats = export.add_mutually_exclusive_group()
@@ -238,10 +275,10 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     ):
         formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=meaning)
     export.add_argument("--scale", help="export this scale only")
-    add_folder_argument(export)
+    add_shared(export, "--folder")
 
     delete = add("delete", keeping.delete, "delete stored runs, after showing them and asking")
-    add_problem_argument(delete)
+    add_shared(delete, "problem")
     delete.add_argument("--scale", help="only at this scale")
     delete.add_argument("--methods", metavar="NAME,…", help="only these methods")
     delete.add_argument(
@@ -254,98 +291,48 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     delete.add_argument("--seeds", metavar="N,…", help="only these seeds, such as 0,1 or 0-4")
     delete.add_argument("--failed", action="store_true", help="only runs that failed")
     delete.add_argument("--yes", action="store_true", help="do not ask")
-    add_folder_argument(delete)
+    add_shared(delete, "--folder")
 
     rename = add("rename", keeping.rename, "rename a problem in the store")
-    add_problem_argument(rename)
+    add_shared(rename, "problem")
     rename.add_argument("name", help="the new name")
-    add_folder_argument(rename)
+    add_shared(rename, "--folder")
 
-    merge = add("merge", keeping.merge, "copy the runs of other stores into one", _MERGED)
+    merge = add(
+        "merge",
+        keeping.merge,
+        "copy the runs of other stores into one",
+        "\nRuns that are done, stopped or failed are copied. Of a run in both stores, the one that got further is kept:"
+        " done before stopped before failed. If both got as far, the one in --folder is kept.",
+    )
     merge.add_argument("sources", nargs="+", type=Path, metavar="source", help="the folder of a store")
-    add_folder_argument(merge)
+    add_shared(merge, "--folder")
 
 
-def add_problem_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the problem that a command is about, or several."""
-    meaning = "a name from gradsurgery list, or your own as file.py:name or module:name"
-    if several:
-        parser.add_argument("problems", nargs="+", metavar="problem", help=meaning)
-    else:
-        parser.add_argument("problem", help=meaning)
+def add_shared(parser: Arguments, *names: str) -> None:
+    """Add arguments that several commands take, such as ``problem`` and ``--folder``."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name])
 
 
-def add_folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--folder``."""
-    parser.add_argument(
-        "--folder", type=Path, default=Path("runs"), help="where runs and reports are stored (default: ./runs)"
-    )
-
-
-def add_set_argument(parser: Arguments, meaning: str) -> None:
-    """Add ``--set``."""
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=meaning)
-
-
-def add_allowance_argument(parser: Arguments) -> None:
-    """Add ``--allow``."""
-    parser.add_argument(
-        "--allow",
-        type=arguments.parse_allowance,
-        default=(0.02, False),
-        metavar="AMOUNT",
-        help="how much worse main may be than with λ = 0: 2%% (default), or a difference such as 0.01",
-    )
-
-
-def add_metric_arguments(parser: Arguments) -> None:
-    """Add ``--maximise`` and ``--minimise``."""
-    for name, example in (("--maximise", "main=accuracy_test"), ("--minimise", "aux=perplexity_test")):
-        parser.add_argument(
-            name,
-            type=arguments.parse_metric,
-            action="append",
-            default=[],
-            metavar="LOSS=METRIC",
-            help=f"judge main or aux by a metric instead of its loss: {example}",
-        )
-
-
-def add_data_argument(parser: Arguments) -> None:
-    """Add ``--data-dir``."""
-    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="its subfolders stand in for hub datasets")
-
-
-def add_worker_arguments(parser: Arguments) -> None:
-    """Add ``--workers`` and ``--checkpoint-every``."""
-    parser.add_argument(
-        "--workers",
-        type=arguments.parse_workers,
-        metavar="N",
-        help="worker processes (default: one per core or accelerator); 0 trains in this process",
-    )
-    parser.add_argument(
-        "--checkpoint-every",
-        type=arguments.parse_seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="time between two checkpoints of a run (default: 60)",
-    )
-
-
-def add_training_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that train."""
+def _add_training_options(parser: argparse.ArgumentParser) -> None:
     problem = parser.add_argument_group("problem")
     problem.add_argument("--scale", help="demo (default), laptop or paper; your own problem has one scale, default")
-    add_set_argument(problem, "change a setting; may be repeated. NAME=VALUE,VALUE sweeps over several values")
-    add_data_argument(problem)
-    add_folder_argument(parser)
+    problem.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a setting; may be repeated. NAME=VALUE,VALUE sweeps over several values",
+    )
+    add_shared(problem, "--data-dir")
+    add_shared(parser, "--folder")
     training = parser.add_argument_group("training")
-    add_worker_arguments(training)
+    add_shared(training, "--workers", "--checkpoint-every")
     training.add_argument(
         "--cores-per-run",
         "--cpus-per-run",
-        type=arguments.parse_cores,
+        type=arguments.whole_number("the number of cores per run", least=1),
         metavar="N",
         help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
     )
@@ -383,7 +370,10 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
         help="train each run as a Slurm job, with these parameters of submitit: timeout_min=60 slurm_partition=gpu",
     )
     cluster.add_argument(
-        "--gpus-per-run", type=arguments.parse_gpus, metavar="N", help="GPUs of each run, with --ray (default: 0)"
+        "--gpus-per-run",
+        type=arguments.whole_number("the number of GPUs per run", least=0),
+        metavar="N",
+        help="GPUs of each run, with --ray (default: 0)",
     )
     cluster.add_argument(
         "--process",

@@ -4,15 +4,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis import (
-    Advice,
-    Allowance,
-    Recommendation,
-    Series,
-    advise,
-    collect_options,
-    main_alone,
-)
+from gradsurgery.lab.analysis import Advice, Allowance, Series, advise, collect_options, main_alone
+from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.reports.front_chart import round_loss
 from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord
@@ -53,7 +46,7 @@ def _position(
         (group, best)
         for best in advice.recommendations
         for group in groups
-        if best.aux is not None and _is_of(best, group)
+        if best.option and best.option.variant == group.variant
     ]
     return {
         "label": str(advice.allowance),
@@ -63,23 +56,14 @@ def _position(
             {
                 "series": group.label,
                 "lam": str(best.lam),
-                "points": {view.name: _point(group, best, view) for view in views},
+                "points": {view.name: _point(group, best.lam, view) for view in views},
             }
             for group, best in chosen
         ],
     }
 
 
-def _is_of(best: Recommendation, group: Series) -> bool:
-    """True if the recommended runs are among those of the series."""
-    return any(
-        (record.spec.method, record.spec.lam, record.spec.rho) == (best.method, best.lam, best.rho)
-        and best.settings.items() <= record.spec.settings.items()
-        for record in group.records
-    )
-
-
-def _point(group: Series, best: Recommendation, view: View) -> list[float | None] | None:
+def _point(group: Series, lam: Lam | None, view: View) -> list[float | None] | None:
     """The means at the recommended λ, for the circle around its marker."""
-    means = [seeds.mean for seeds in group.by_lam(view.name) if seeds.lam == best.lam]
-    return [round_loss(view.main.sign * means[0][0]), round_loss(view.aux.sign * means[0][1])] if means else None
+    means = (seeds.mean for seeds in group.by_lam(view.name) if seeds.lam == lam)
+    return next((list(map(round_loss, view.values(mean))) for mean in means), None)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from gradsurgery.lab.analysis import LossRange, Point, Region, Series, final_point, front
+from gradsurgery.lab.analysis import LossRange, Point, Region, SeedGroup, Series, final_points, front
 from gradsurgery.lab.text import number, power_of_ten
 
 _MARGIN = 0.1
@@ -35,7 +35,7 @@ def _without_outliers(values: Sequence[float]) -> Sequence[float]:
     return values
 
 
-def drawn_region(groups: Iterable[Series], split: str, alone: Iterable[Point]) -> Region:
+def drawn_region(groups: Iterable[Series], split: str, alone: SeedGroup | None) -> Region:
     """The region that holds the front of each method and seed, and the points of main alone unless they are far away.
 
     Dominated points do not widen it: the same method does better at another λ. Nor do outliers in either loss.
@@ -44,13 +44,12 @@ def drawn_region(groups: Iterable[Series], split: str, alone: Iterable[Point]) -
     main, aux = map(range_of, zip(*points, strict=True))
     inside = [point for point in points if main.contains(point[0]) and aux.contains(point[1])]
     main, aux = map(range_of, zip(*(inside or points), strict=True))
-    alone = list(alone)
-    return Region(extend(main, (point[0] for point in alone)), extend(aux, (point[1] for point in alone)))
+    ends = alone.points if alone else ()
+    return Region(extend(main, (end[0] for end in ends)), extend(aux, (end[1] for end in ends)))
 
 
 def _front_of(group: Series, split: str, seed: int) -> list[Point]:
-    points = (final_point(record, split) for record in group.records if record.spec.seed == seed)
-    return front(point for point in points if point is not None)
+    return front(final_points((record for record in group.records if record.spec.seed == seed), split))
 
 
 def extend(losses: LossRange, others: Iterable[float]) -> LossRange:

@@ -23,11 +23,11 @@ from gradsurgery.lab.analysis import (
     Point,
     SeedGroup,
     Series,
+    group_alone,
     group_runs,
     is_main_alone,
     lam_axis,
     loss_point,
-    main_alone,
     splits_with_points,
 )
 from gradsurgery.lab.atomic import write_atomically
@@ -94,19 +94,18 @@ def draw_fronts(
         return None
     looks = assign_looks(groups)
     legend = list(map(_legend_line, looks.values()))
-    if any(main_alone(alone, split) for split in splits):
+    if any(group_alone(alone, split) for split in splits):
         legend.append(Line2D([], [], **_marker(MAIN_ALONE, size=7), linestyle="", label=MAIN_ALONE.label))
     figure, panels = _create_panels(len(splits), height=2.6, legend=legend)
     for panel, split in zip(panels, splits, strict=True):
-        alone_points = tuple(main_alone(alone, split).values())
-        region = drawn_region(groups, split, alone_points)
+        star = group_alone(alone, split)
+        region = drawn_region(groups, split, star)
         for group in reversed(groups):  # the first, bloop, on top
             if trajectories:
                 _draw_trajectories(panel, group, split, looks[group.label])
             _draw_front(panel, group, split, looks[group.label])
-        if alone_points:
-            main, aux = SeedGroup(0.0, alone_points, runs=len(alone)).mean
-            panel.plot([main], [aux], **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
+        if star:
+            panel.plot(*_columns([star.mean]), **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
         _set_scale(panel, "x", region.main)
         _set_scale(panel, "y", region.aux)
         panel.set(title=split, xlabel="main loss", ylabel="auxiliary loss" if panel is panels[0] else "")

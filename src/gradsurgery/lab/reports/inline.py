@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gradsurgery.lab.analysis import Advice, outcome_sentences, progress_sentences
-from gradsurgery.lab.reports.answer import Answers, page_answers, write_answers
+from gradsurgery.lab.reports.answer import Answers, page_answers
 from gradsurgery.lab.reports.page import render
 from gradsurgery.lab.run import RunRecord
 
@@ -22,7 +22,7 @@ def show_records(records: Sequence[RunRecord]) -> str:
 
 def show_advice(advice: Advice) -> str:
     """The answer for one allowance."""
-    return _show("", write_answers([advice]), [])
+    return _show("", Answers([advice]), [])
 
 
 def frame(page: str, height: str = "12rem", onload: str = "") -> str:

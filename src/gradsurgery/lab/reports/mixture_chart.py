@@ -28,15 +28,15 @@ def mixture_chart(
     """
     if len(positions) < 2:
         return None
+    places = list(positions.values())
     lines = [
-        _Line(looks[group.label], split, by_lam, solid=split == splits[-1])
+        _Line(looks[group.label], split, by_lam, positions, solid=split == splits[-1])
         for group in reversed(groups)
         for split in splits
         if (by_lam := group.by_lam(split))
     ]
-    places = list(positions.values())
     return {
-        "traces": [trace for line in lines for trace in line.traces(positions)],
+        "traces": [trace for line in lines for trace in line.traces()],
         "frames": [_frame(lines, t) for t in MIXTURES],
         "first": MIXTURES.index(FIRST),
         "title": lam_axis(groups),
@@ -49,31 +49,35 @@ def mixture_chart(
 class _Line:
     """One method on one split: a line, and a band around it if it is solid and has several seeds."""
 
-    def __init__(self, look: Look, split: str, by_lam: Sequence[SeedGroup], *, solid: bool) -> None:
+    def __init__(
+        self, look: Look, split: str, by_lam: Sequence[SeedGroup], positions: Mapping[float, float], *, solid: bool
+    ) -> None:
         self.look, self.split, self.by_lam, self.solid = look, split, by_lam, solid
         self.has_band = solid and any(len(seeds.points) > 1 for seeds in by_lam)
-        self.is_flat = by_lam[0].lam is None  # a method without λ is a horizontal line
-        if self.is_flat:
-            self.by_lam = [by_lam[0], by_lam[0]]
+        self.is_flat = by_lam[0].lam is None
+        if self.is_flat:  # a method without λ is a horizontal line
+            self.by_lam, self.x = [by_lam[0]] * 2, [min(positions.values()), max(positions.values())]
+        else:
+            self.x = [positions[seeds.number or 0.0] for seeds in by_lam]
 
-    def traces(self, positions: Mapping[float, float]) -> list[dict[str, Any]]:
+    def traces(self) -> list[dict[str, Any]]:
         """The traces without their y."""
-        places = list(positions.values())
-        x = [places[0], places[-1]] if self.is_flat else [positions[seeds.number or 0.0] for seeds in self.by_lam]
-        common = {"type": "scatter", "name": self.look.label, "meta": {"series": self.look.label, "layer": self.split}}
-        colour = self.look.colour
+        label, colour = self.look.label, self.look.colour
         line = {
-            **common,
-            "x": x,
+            "type": "scatter",
+            "name": label,
+            "meta": {"series": label, "layer": self.split},
+            "x": self.x,
             "mode": "lines+markers" if self.solid and not self.is_flat else "lines",
             "line": {"color": colour, "width": 2.4 if self.solid else 1.6, "dash": "solid" if self.solid else "dot"},
             "marker": {"symbol": self.look.symbol, "size": 7, "color": colour},
             "hoverinfo": "text",
         }
         band = {
-            **common,
-            "meta": {"series": self.look.label, "layer": "band"},
-            "x": [*x, *reversed(x)],
+            "type": "scatter",
+            "name": label,
+            "meta": {"series": label, "layer": "band"},
+            "x": [*self.x, *reversed(self.x)],
             "mode": "lines",
             "fill": "toself",
             "fillcolor": colour,
@@ -83,13 +87,8 @@ class _Line:
         }
         return [band, line] if self.has_band else [line]
 
-    def means(self, t: float) -> list[float]:
-        """The mean mixed losses at this t."""
-        return [seeds.mixed_loss(t)[0] for seeds in self.by_lam]
-
-    def frame(self, t: float, *, logarithmic: bool) -> list[dict[str, Any]]:
-        """The y of its traces at this t, and the texts of the line."""
-        mixed = [seeds.mixed_loss(t) for seeds in self.by_lam]
+    def frame(self, mixed: Sequence[tuple[float, float]], *, logarithmic: bool) -> list[dict[str, Any]]:
+        """The y of its traces, and the texts of the line, for these means and deviations."""
         texts = [self._hover(*item) for item in zip(self.by_lam, mixed, strict=True)]
         line = {"y": [_round(mean) for mean, _ in mixed], "hovertext": texts}
         high = [_round(mean + spread) for mean, spread in mixed]
@@ -104,14 +103,15 @@ class _Line:
 
 
 def _frame(lines: Sequence[_Line], t: float) -> dict[str, Any]:
-    means = [mean for line in lines for mean in line.means(t)]
-    shown = range_of(means)
+    mixed = [[seeds.mixed_loss(t) for seeds in line.by_lam] for line in lines]
+    shown = range_of(mean for of_line in mixed for mean, _ in of_line)
+    frames = (line.frame(each, logarithmic=shown.logarithmic) for line, each in zip(lines, mixed, strict=True))
     return {
         "label": f"t = {t:.2f}",
         "title": f"{1 - t:.2f} main + {t:.2f} aux",
         "logarithmic": shown.logarithmic,
         "range": axis_limits(shown, logarithmic=shown.logarithmic),
-        "traces": [trace for line in lines for trace in line.frame(t, logarithmic=shown.logarithmic)],
+        "traces": [trace for frame in frames for trace in frame],
     }
 
 

@@ -85,7 +85,7 @@ def assign_looks(groups: Sequence[Series]) -> dict[str, Look]:
 
 def _variant_look(plain: Look, label: str, position: int, count: int) -> Look:
     if count == 1:
-        return plain
+        return replace(plain, label=label)
     hollow = position % 2 == 1
     colour, symbol = _shade(plain.colour, position / (count - 1)), plain.symbol + "-open" * hollow
     return replace(plain, label=label, colour=colour, symbol=symbol, hollow=hollow)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from gradsurgery.lab.analysis import Comparison, MethodComparison, Series
 from gradsurgery.lab.lam import Lam, lam_number
 from gradsurgery.lab.objective import LOSSES
-from gradsurgery.lab.reports.answer import keep_together
+from gradsurgery.lab.reports.page import keep_together
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.run import RunRecord, Sample
-from gradsurgery.lab.text import hyperparameters, number
+from gradsurgery.lab.text import count, hyperparameters, number
 
 _SHOWN_ELSEWHERE = {"step", *LOSSES}
 
@@ -53,24 +53,14 @@ def comparison_rows(comparisons: Mapping[str, Comparison], looks: Mapping[str, L
     for label, look in looks.items():
         methods = [results.get(label) for results in by_split]
         if first := next(filter(None, methods), None):
-            leads, mains = map(_lead, methods), map(_main_at_equal_aux, methods)
+            leads, mains = zip(*(method.texts if method else ("", "") for method in methods), strict=True)
             rows.append(ComparisonRow(look, _count(first), list(leads), list(mains)))
     return rows
 
 
 def _count(method: MethodComparison) -> str:
-    total = f"{method.runs} run{'s' * (method.runs > 1)}"
+    total = count(method.runs, "run")
     return total if method.with_result == method.runs else f"{method.with_result} of {total}"
-
-
-def _lead(method: MethodComparison | None) -> str:
-    if method is None or method.fronts is None:
-        return ""
-    return method.fronts.reason or method.fronts.lead.describe()
-
-
-def _main_at_equal_aux(method: MethodComparison | None) -> str:
-    return "" if method is None or method.fronts is None else method.fronts.main_at_equal_aux.describe(percent=True)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from gradsurgery.lab.analysis import (
     splits_with_points,
 )
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.reports.answer import describe_gain, describe_provisional
 from gradsurgery.lab.run import RunRecord
 
 
@@ -43,35 +42,25 @@ def print_summary(records: Sequence[RunRecord], console: Console) -> None:
             lead = f"hypervolume lead over {comparison.rival} ({split})"
             table = Table("method", lead, "main at equal aux", "runs", box=None)
             for method in comparison.methods:
-                fronts = method.fronts
-                cells = ["", ""]
-                if fronts is not None:
-                    cells = [fronts.reason or fronts.lead.describe(), fronts.main_at_equal_aux.describe(percent=True)]
-                table.add_row(Text(method.label), *cells, str(method.runs))
+                table.add_row(Text(method.label), *method.texts, str(method.runs))
             console.print(table)
     for sentence in outcome_sentences(records):
         _print(console, sentence, style="bold red")
 
 
 def print_recommendations(
-    records: Sequence[RunRecord],
-    console: Console,
-    *,
-    allow: float = DEFAULT.limit,
-    absolute: bool = False,
-    required: bool = False,
+    records: Sequence[RunRecord], console: Console, allowance: Allowance = DEFAULT, *, required: bool = False
 ) -> None:
     """Print the best λ of each method if main may be a little worse than main alone, which method wins, and the code.
 
     Args:
         records: runs of one problem at one scale.
         console: where to print.
-        allow: how much worse main may be.
-        absolute: whether ``allow`` is a difference rather than a fraction.
+        allowance: how much worse main may be.
         required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
     """
     try:
-        advice = advise(collect_options(records), Allowance(allow, absolute))
+        advice = advise(collect_options(records), allowance)
     except ValueError as error:
         if required:
             raise UserError(str(error)) from error
@@ -94,7 +83,8 @@ def print_recommendations(
 
 def _print_answer(advice: Advice, console: Console) -> None:
     """The last lines: which method wins, what it costs and gains, and code to paste."""
-    for sentence in filter(None, (advice.verdict.text, describe_provisional(advice), describe_gain(advice))):
+    provisional = f"Provisional: {advice.provisional}." if advice.provisional else ""
+    for sentence in filter(None, (advice.verdict.text, provisional, advice.gain)):
         _print(console, sentence)
     if advice.best is not None:
         console.print(Text(advice.best.code, style="bold"), soft_wrap=True)  # one line, to be copied

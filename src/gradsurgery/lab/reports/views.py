@@ -7,7 +7,7 @@ and below is better in every view.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradsurgery.lab.analysis import choose_criteria, group_runs, splits_with_points
+from gradsurgery.lab.analysis import Point, choose_criteria, group_runs, splits_with_points
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord
 
@@ -26,6 +26,10 @@ class View:
     """On the first axis."""
     aux: Objective
     """On the second."""
+
+    def values(self, point: Point) -> Point:
+        """The metrics that have these costs."""
+        return self.main.sign * point[0], self.aux.sign * point[1]
 
     @property
     def label(self) -> str:

@@ -8,7 +8,6 @@ A failure of SQLite or of the disk is a ``StoreError``.
 """
 
 from gradsurgery.lab.store.export import export_table, export_tensorboard
-from gradsurgery.lab.store.select import StoredSweep
 from gradsurgery.lab.store.sqlite import StoreError
 from gradsurgery.lab.store.store import Store
 from gradsurgery.lab.store.trackers import export_mlflow, export_optuna, export_wandb
@@ -16,7 +15,6 @@ from gradsurgery.lab.store.trackers import export_mlflow, export_optuna, export_
 __all__ = [
     "Store",
     "StoreError",
-    "StoredSweep",
     "export_mlflow",
     "export_optuna",
     "export_table",

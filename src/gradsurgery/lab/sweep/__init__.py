@@ -8,29 +8,6 @@ become ``events`` for the ``progress`` bar. ``in_process``, ``ray`` and ``slurm`
 ``shipment`` is what processes elsewhere need. ``adaptive`` adds λ to a coarse grid, stage by stage.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from gradsurgery.lab.sweep.sweep import sweep
 
-if TYPE_CHECKING:
-    from gradsurgery.lab.sweep.cores import available_cores
-    from gradsurgery.lab.sweep.events import Listener, Planned
-    from gradsurgery.lab.sweep.progress import ProgressBar
-    from gradsurgery.lab.sweep.train import train_grid
-
-__all__ = ["Listener", "Planned", "ProgressBar", "available_cores", "sweep", "train_grid"]
-
-_MODULES = {
-    "Listener": "events",
-    "Planned": "events",
-    "ProgressBar": "progress",
-    "available_cores": "cores",
-    "train_grid": "train",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["sweep"]

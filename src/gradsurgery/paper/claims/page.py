@@ -8,8 +8,9 @@ from pathlib import Path
 from gradsurgery.lab import specs
 from gradsurgery.lab.analysis import group_runs
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports import draw_fronts, embed_png, paper_style, render
-from gradsurgery.lab.store import StoredSweep
+from gradsurgery.lab.reports.figures import draw_fronts, paper_style
+from gradsurgery.lab.reports.page import embed_png, render
+from gradsurgery.lab.store.select import StoredSweep
 from gradsurgery.paper.claims.claim import Result
 from gradsurgery.paper.claims.summary import TOPICS, largest_scale, summarise
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradsurgery.lab import Problem, RunRecord, RunSpec
-from gradsurgery.lab.sweep import Listener, Planned, train_grid
+from gradsurgery.lab.sweep.events import Listener, Planned
+from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.claims.claim import Claim
 
 

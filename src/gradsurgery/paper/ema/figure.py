@@ -7,7 +7,7 @@ import numpy as np
 
 from gradsurgery.lab import RunRecord
 from gradsurgery.lab.analysis import Series, group_runs, loss_point
-from gradsurgery.lab.reports import assign_looks
+from gradsurgery.lab.reports.style import assign_looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

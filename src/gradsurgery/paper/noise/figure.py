@@ -15,7 +15,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     """Draw the paper's figure "Effect of randomness on the projection"."""
     from matplotlib.figure import Figure
 
-    from gradsurgery.lab.reports import look
+    from gradsurgery.lab.reports.style import look
 
     figure = Figure(figsize=(3.4, 2.6), layout="constrained")
     axes = figure.subplots()

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradsurgery.lab.processes import exit_with_parent
-from gradsurgery.lab.sweep import available_cores
+from gradsurgery.lab.sweep.cores import available_cores
 from gradsurgery.paper.data.images.crop import center_crop, crop_and_resize, random_crop
 from gradsurgery.paper.data.images.dataset import ImageDataset
 from gradsurgery.paper.data.shuffle import Indices, Seeds, epoch_indices, evenly_spaced
