@@ -45,6 +45,8 @@ class ChunkedTraining(ABC):
         run.device = jax.devices()[0].device_kind
         checkpoint, saved = Checkpoint(run.folder), time.monotonic()
         state, rows = self.start(run.spec)
+        # committed to its devices, as a restored one is: else a run that continues is compiled again
+        state = jax.tree.map(lambda leaf: jax.device_put(leaf, leaf.sharding), state)
         chunk = 0
         if restored := checkpoint.restore(state):
             chunk, state = restored
