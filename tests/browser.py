@@ -12,6 +12,13 @@ def launch(driver):
     return driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
 
 
+def new_context(browser, **options):
+    """Start a session that waits as long as a busy machine needs."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(600_000)
+    return context
+
+
 def watch(page, folder):
     """Return a list that collects console messages, errors, and requests for anything outside the folder."""
     complaints = []

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from importlib.util import find_spec
 
+import pytest
 from hypothesis import settings
 
 from tests.device import DEVICE
@@ -31,6 +32,15 @@ if DEVICE != "cpu":
     import torch
 
     torch.set_default_device(DEVICE)
+
+
+@pytest.fixture
+def one_worker(monkeypatch):
+    """Sweeps start one worker, as on one core: each imports the libraries and compiles the programs anew."""
+    from gradsurgery.lab.sweep import cores
+
+    first = cores.available_cores()[:1]
+    monkeypatch.setattr(cores, "available_cores", lambda: first)
 
 
 def pytest_xdist_auto_num_workers():

@@ -15,6 +15,14 @@ def one_device(monkeypatch):
 
 
 @pytest.fixture
+def unoptimised():
+    """Compile faster: for tests that compile a whole model and hardly train it."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
 def cache(tmp_path, monkeypatch):
     """Give the test an empty cache of ``datasets``; returns our folder in it."""
     import datasets

@@ -124,7 +124,7 @@ def test_paper_scales_have_the_sizes_of_the_paper():
         ("translation", {"main_pairs": "2000", "vocabulary": "400", "buckets": "1"}),
     ],
 )
-def test_laptop_scale_starts_on_real_data(name, changed, cache):
+def test_laptop_scale_starts_on_real_data(name, changed, cache, unoptimised):
     run = make_run(name, "laptop", evaluated="1", layers="1", **changed)
     task = build(run, DATA)
     _, row = task.start(run)
@@ -154,7 +154,7 @@ def test_the_model_of_the_paper_reads_documents_with_the_columns_of_its_data(doc
 
 
 @pytest.mark.slow
-def test_paper_scale_starts_on_documents_with_the_columns_of_its_data(documents):
+def test_paper_scale_starts_on_documents_with_the_columns_of_its_data(documents, unoptimised):
     run = make_run("language", "paper", batch="2", evaluated="1", layers="1")
     _, row = build(run, documents).start(run)
     assert all(np.isfinite(row[key]) for key in LOSSES)

@@ -28,13 +28,13 @@ def assert_rows(name, rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["weights", "imagenet-cifar10"])
-def test_a_run_records_losses_and_accuracies(name):
+def test_a_run_records_losses_and_accuracies(name, unoptimised):
     run = make_run(name, **SMALL)
     assert_rows(name, train(build(run), run)[1])
 
 
 @pytest.mark.slow
-def test_a_run_resumes_with_its_batch_statistics_to_the_same_end(tmp_path, monkeypatch):
+def test_a_run_resumes_with_its_batch_statistics_to_the_same_end(tmp_path, unoptimised):
     run = make_run("cifar10mnist", **SMALL)
 
     def train_in(folder, listener):
@@ -66,7 +66,7 @@ def test_the_aux_of_weights_is_half_the_square_of_all_trained_parameters():
 
 
 @pytest.mark.slow
-def test_each_dataset_updates_its_own_statistics():
+def test_each_dataset_updates_its_own_statistics(unoptimised):
     """Other images for aux change aux's statistics, and not main's."""
     extras = []
     for classes in ("all", "5-9"):
@@ -79,7 +79,7 @@ def test_each_dataset_updates_its_own_statistics():
 
 
 @pytest.mark.slow
-def test_both_losses_of_cifar10mnist_update_its_statistics_once():
+def test_both_losses_of_cifar10mnist_update_its_statistics_once(unoptimised):
     """As main alone does, which at lam = 0 trains the same network."""
     run = make_run("cifar10mnist", lam=0.0, **SMALL)
     task = build(run)
@@ -117,7 +117,7 @@ def test_paper_scales_have_the_sizes_of_the_paper():
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="no data folder")
 @pytest.mark.parametrize("name", NAMES)
-def test_laptop_scale_starts_on_real_data(name):
+def test_laptop_scale_starts_on_real_data(name, unoptimised):
     changed = {"train_images": "200", "test_images": "100", "rows_per_epoch": "1", "evaluated": "20"}
     run = make_run(name, "laptop", **changed, batch="20", blocks="1", width="4")
     _, (row,) = train(build(run, DATA), run, chunks=0)
@@ -136,7 +136,7 @@ def test_the_network_of_the_paper_fits_a_folder_like_imagenet(imagenet):
 
 
 @pytest.mark.slow
-def test_paper_scale_takes_steps_on_a_folder_like_imagenet(imagenet):
+def test_paper_scale_takes_steps_on_a_folder_like_imagenet(imagenet, unoptimised):
     """With a small network, and batches from worker processes."""
     changed = {"batch": "4", "evaluated": "4", "width": "4", "blocks": "1"}
     run = make_run("imagenet-cifar10", "paper", lam=1e-4, **changed)

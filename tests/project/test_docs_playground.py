@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradsurgery as gs
-from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
+from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, new_context, watch
 from tests.project.snippets import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -39,7 +39,7 @@ def visit(browser, folder):
     contexts, complaints = [], []
 
     def open_page(viewport=LAPTOP, **options):
-        contexts.append(browser.new_context(viewport=viewport, **options))
+        contexts.append(new_context(browser, viewport=viewport, **options))
         page = contexts[-1].new_page()
         complaints.append(watch(page, folder))
         page.goto((folder / "page.html").as_uri())

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, watch
+from tests.browser import CHROMIUM, LAPTOP, PHONE, launch, new_context, watch
 from tests.project.snippets import ROOT
 
 pytest.importorskip("sphinx")
@@ -65,14 +65,14 @@ def test_every_internal_link_leads_to_a_page_and_a_place_on_it(site):
 
 
 def test_the_landing_page_fits_the_narrowest_window_with_both_sidebars(site, browser):
-    page = browser.new_page(viewport={"width": 1320, "height": 900})
+    page = new_context(browser, viewport={"width": 1320, "height": 900}).new_page()
     page.goto((site / "index.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 1320
-    page.close()
+    page.context.close()
 
 
 def test_pages_fit_a_laptop_and_a_phone_and_request_nothing_from_elsewhere(site, browser):
-    page = browser.new_page()
+    page = new_context(browser).new_page()
     complaints = watch(page, site)
     for name in PAGES:
         page.goto((site / name).as_uri())
@@ -81,24 +81,24 @@ def test_pages_fit_a_laptop_and_a_phone_and_request_nothing_from_elsewhere(site,
             assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], name
         broken = "[...document.images].filter(image => !image.naturalWidth).map(image => image.src)"
         assert page.evaluate(broken) == [], name
-    page.close()
+    page.context.close()
     assert complaints == []
 
 
 def test_the_search_works_without_a_server(site, browser):
-    page = browser.new_page()
+    page = new_context(browser).new_page()
     complaints = watch(page, site)
     page.goto((site / "index.html").as_uri())
     page.get_by_placeholder("Search").fill("dynamic_barrier")
     page.keyboard.press("Enter")
-    page.locator("#search-results a[href*='methods/dynamic_barrier.html']").first.wait_for(timeout=20_000)
-    page.close()
+    page.locator("#search-results a[href*='methods/dynamic_barrier.html']").first.wait_for()
+    page.context.close()
     assert complaints == []
 
 
 def test_the_playground_is_on_its_page(site, browser):
-    page = browser.new_page()
+    page = new_context(browser).new_page()
     page.goto((site / "choose.html").as_uri())
     assert page.locator(".playground svg [data-vector=main]").is_visible()
     assert "make docs" not in page.locator(".playground").inner_text()
-    page.close()
+    page.context.close()

@@ -33,7 +33,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow(seconds=25)] * (page == SWEEPS)) for page in WITH_SNIPPETS]
 )
-def test_the_snippets_of_a_page_run_in_order_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
+def test_the_snippets_of_a_page_run_in_order_and_print_what_it_shows(page, tmp_path, monkeypatch, capsys, one_worker):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for number, snippet in enumerate(snippets(page), start=1):

@@ -45,7 +45,7 @@ def test_every_example_of_the_lab_is_on_its_page():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snippet", snippets("docs/lab.md"), ids=range(len(snippets("docs/lab.md"))))
-def test_each_snippet_about_the_lab_sweeps_or_logs(snippet, tmp_path, monkeypatch):
+def test_each_snippet_about_the_lab_sweeps_or_logs(snippet, tmp_path, monkeypatch, one_worker):
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "docs/lab.md", "exec"), {"__name__": "__main__"})
     with Store("runs") as store:

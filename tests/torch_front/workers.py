@@ -3,6 +3,7 @@
 A task is a function of the rank. ``run_tasks`` runs many tasks in one pair of processes, since processes start slowly.
 """
 
+import multiprocessing
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
@@ -44,11 +45,20 @@ class Outcome:
 # --- two processes
 
 
+def fork_server(*modules: str) -> Any:
+    """A context whose processes are forked from one that has imported PyTorch, and these modules if it starts here."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.torch_front.tasks", "tests.torch_front.wrappers", "torch._dynamo", *modules])
+    return context
+
+
 def run_tasks(tasks: dict[str, Callable[[int], Outcome]], folder: Path, world: int = WORLD) -> dict[str, list[Outcome]]:
     """The outcomes of the tasks on each rank. If a process dies, all later tasks have its error."""
     fatal = None
     try:
-        torch.multiprocessing.spawn(_process, (tasks, folder, world), nprocs=world)
+        torch.multiprocessing.start_processes(
+            _process, (tasks, folder, world), world, start_method=fork_server().get_start_method()
+        )
     except Exception as error:
         fatal = f"{type(error).__name__}: {error}"
     outcomes = {}

@@ -8,7 +8,7 @@ import pytest
 from gradsurgery.lab import recommend
 from gradsurgery.lab.reports.allowances import ALLOWANCES
 from gradsurgery.lab.reports.report import write_report
-from tests.browser import CHROMIUM, launch
+from tests.browser import CHROMIUM, launch, new_context
 from tests.lab.analysis.synthetic_runs import ending, main_alone, run, sweep
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -55,7 +55,7 @@ def open_pages(browser, tmp_path_factory, no_figures_in_module):
         key = (name, *viewport.values(), *options.items())
         if key not in pages:
             path = write_report(REPORTS[name], tmp_path_factory.mktemp("report"), name)
-            pages[key] = Visit(browser.new_context(viewport=viewport, **options).new_page(), path.as_uri())
+            pages[key] = Visit(new_context(browser, viewport=viewport, **options).new_page(), path.as_uri())
         return pages[key]
 
     return open_report

@@ -14,27 +14,36 @@ import gradsurgery as gs
 import gradsurgery.torch as gst
 from gradsurgery.plan import basis, plan, required_products
 from gradsurgery.torch import scalars
-from gradsurgery.torch.passes import Block, check_compile
+from gradsurgery.torch.passes import Block, check_compile, make_passes
 from tests.device import DEVICE
-from tests.methods.catalogue import every_method
+from tests.methods.catalogue import ALL, every_method
 
 pytest.importorskip("triton")
 
 SIZE = 61
 
 
-def directions(method, gradients):
-    """The direction of each step, with every scalar a tensor, as on a device."""
-    from gradsurgery.torch.passes.triton import Triton
+@pytest.fixture
+def on_device(monkeypatch):
+    """The CPU stands in for a device: every scalar is a tensor."""
+    monkeypatch.setattr(scalars, "is_async", lambda tensor: True)
 
-    aux_count = gradients.shape[1] - 1
+
+def kernel(method, aux_count):
+    """The vectors of a step, and the inner products among them: methods with the same share their kernels."""
     names, pairs = basis(method, aux_count), required_products(method, aux_count)
+    return names, tuple((names.index(a), names.index(b)) for a, b in pairs)
+
+
+def directions(method, gradients, compile):
+    """The direction and the averages of each step."""
+    names, pairs = kernel(method, gradients.shape[1] - 1)
     averages = [torch.zeros(SIZE) for _ in range(method.averages)]
     mass, memory = torch.tensor(0.0), tuple(torch.tensor(0.0) for _ in method.memory)
     for step, vectors in enumerate(gradients):
         block = Block([torch.from_numpy(vector).float().to(DEVICE) for vector in vectors], averages)
-        passes = Triton([block], tuple((names.index(a), names.index(b)) for a, b in pairs))
-        products = dict(zip(pairs, passes.products(), strict=True))
+        passes = make_passes([block], pairs, compile=compile)
+        products = {(names[a], names[b]): product for (a, b), product in zip(pairs, passes.products(), strict=True)}
         dot = lambda a, b, products=products: products[a, b]  # noqa: E731
         planned = plan(method.resolve(step), names, dot, mass=mass, memory=memory)
         take = torch.where(planned.sound, planned.take, torch.tensor(0.0))
@@ -53,33 +62,44 @@ def relative_error(actual, expected):
     return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-@every_method
-def test_agree_for_100_steps(method, aux_count):
+def assert_agree_for_100_steps(method, aux_count, compile):
     reference, gradients = gs.Reference(method), history(aux_count)
-    for vectors, (direction, averages) in zip(gradients, directions(method, gradients), strict=True):
+    for vectors, (direction, averages) in zip(gradients, directions(method, gradients, compile), strict=True):
         assert relative_error(direction, reference(*vectors)) < 1e-5
         for average, expected in zip(averages, reference.state.corrected, strict=True):
             assert relative_error(average, expected) < 1e-5
+
+
+KERNELS = {kernel(*example): label for label, example in reversed(ALL.items())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", KERNELS.values())
+def test_every_kernel_agrees_for_100_steps(label, on_device):
+    assert_agree_for_100_steps(*ALL[label], compile=True)
+
+
+@every_method
+def test_every_formula_agrees_for_100_steps_on_a_device(method, aux_count, on_device):
+    assert_agree_for_100_steps(method, aux_count, compile=False)
 
 
 @pytest.mark.filterwarnings(
     "ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning"
 )  # the interpreter's
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
-def test_an_unsound_step_gives_nan_and_does_not_spoil_the_next(bad):
+def test_an_unsound_step_gives_nan_and_does_not_spoil_the_next(bad, on_device):
     """The square of 1e30 overflows."""
     method, gradients = gs.bloop(lam=(0.5, 0.1), rho=0.1), history(2, steps=3)
     gradients[1, 1, 20] = bad
-    results = list(directions(method, gradients))
+    results = list(directions(method, gradients, compile=True))
     assert np.isnan(results[1][0]).all()
     reference = gs.Reference(method)
     reference(*gradients[0])
     assert relative_error(results[2][0], reference(*gradients[2])) < 1e-5
 
 
-def test_compiled_steps_on_a_device_train_as_eager_ones(monkeypatch):
-    """The CPU stands in for the device."""
-    monkeypatch.setattr(scalars, "is_async", lambda tensor: True)
+def test_compiled_steps_on_a_device_train_as_eager_ones(on_device):
     results = []
     for compiled in (False, True):
         torch.manual_seed(0)

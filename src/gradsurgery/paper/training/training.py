@@ -105,6 +105,8 @@ class Training:
         run.device = jax.devices()[0].device_kind
         checkpoint, saved = Checkpoint(run.folder), time.monotonic()
         state, row = self.start(run.spec)
+        # committed to its devices, as a restored one is: else a run that continues is compiled again
+        state = jax.tree.map(lambda leaf: jax.device_put(leaf, leaf.sharding), state)
         first, state = checkpoint.restore(state) or (0, state)
         run.progress = first / self.chunks
         yield row

@@ -27,6 +27,7 @@ CPP_TYPES = {
     torch.bfloat16: "c10::BFloat16",
     torch.float16: "c10::Half",
 }
+HEADERS = {torch.bfloat16: "c10/util/BFloat16.h", torch.float16: "c10/util/Half.h"}
 
 
 class Native:
@@ -95,6 +96,8 @@ def compile_kernel(gradients: int, averages: int, pairs: Pairs, dtype: torch.dty
     parallel = ["-fopenmp"] if sys.platform == "linux" else ["-Wno-unknown-pragmas"]
     options = ["-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", *parallel]
     options += [f"-I{Path(torch.__file__).parent / 'include'}"]
+    for header in sorted({HEADERS[each] for each in (dtype, average_dtype) if each in HEADERS}):
+        options += ["-include", header]
     options += [f"-D{name}={value}" for name, value in definitions.items()]
     with TemporaryDirectory() as folder:
         library = Path(folder, "native.so")
