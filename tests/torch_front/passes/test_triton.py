@@ -35,14 +35,14 @@ def kernel(method, aux_count):
     return names, tuple((names.index(a), names.index(b)) for a, b in pairs)
 
 
-def directions(method, gradients, compile):
+def directions(method, gradients, compiled):
     """The direction and the averages of each step."""
     names, pairs = kernel(method, gradients.shape[1] - 1)
     averages = [torch.zeros(SIZE) for _ in range(method.averages)]
     mass, memory = torch.tensor(0.0), tuple(torch.tensor(0.0) for _ in method.memory)
     for step, vectors in enumerate(gradients):
         block = Block([torch.from_numpy(vector).float().to(DEVICE) for vector in vectors], averages)
-        passes = make_passes([block], pairs, compile=compile)
+        passes = make_passes([block], pairs, compile=compiled)
         products = {(names[a], names[b]): product for (a, b), product in zip(pairs, passes.products(), strict=True)}
         dot = lambda a, b, products=products: products[a, b]  # noqa: E731
         planned = plan(method.resolve(step), names, dot, mass=mass, memory=memory)
@@ -62,9 +62,9 @@ def relative_error(actual, expected):
     return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-def assert_agree_for_100_steps(method, aux_count, compile):
+def assert_agree_for_100_steps(method, aux_count, compiled):
     reference, gradients = gs.Reference(method), history(aux_count)
-    for vectors, (direction, averages) in zip(gradients, directions(method, gradients, compile), strict=True):
+    for vectors, (direction, averages) in zip(gradients, directions(method, gradients, compiled), strict=True):
         assert relative_error(direction, reference(*vectors)) < 1e-5
         for average, expected in zip(averages, reference.state.corrected, strict=True):
             assert relative_error(average, expected) < 1e-5
@@ -76,12 +76,12 @@ KERNELS = {kernel(*example): label for label, example in reversed(ALL.items())}
 @pytest.mark.slow
 @pytest.mark.parametrize("label", KERNELS.values())
 def test_every_kernel_agrees_for_100_steps(label, on_device):
-    assert_agree_for_100_steps(*ALL[label], compile=True)
+    assert_agree_for_100_steps(*ALL[label], compiled=True)
 
 
 @every_method
 def test_every_formula_agrees_for_100_steps_on_a_device(method, aux_count, on_device):
-    assert_agree_for_100_steps(method, aux_count, compile=False)
+    assert_agree_for_100_steps(method, aux_count, compiled=False)
 
 
 @pytest.mark.filterwarnings(
@@ -92,7 +92,7 @@ def test_an_unsound_step_gives_nan_and_does_not_spoil_the_next(bad, on_device):
     """The square of 1e30 overflows."""
     method, gradients = gs.bloop(lam=(0.5, 0.1), rho=0.1), history(2, steps=3)
     gradients[1, 1, 20] = bad
-    results = list(directions(method, gradients, compile=True))
+    results = list(directions(method, gradients, compiled=True))
     assert np.isnan(results[1][0]).all()
     reference = gs.Reference(method)
     reference(*gradients[0])
