@@ -1,10 +1,12 @@
 """The role of the moving average: ``language`` at lam = 0.2, for several speeds rho of Bloop's average.
 
 With rho too small the average is stale, and both losses suffer. With rho near 1 it is as noisy as the gradient of one
-batch, and training behaves like mixed.
+batch, and training behaves like mixed. The scale ``laptop`` has its own size: a larger model than that of ``language``,
+and fewer steps.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradsurgery.lab import Metrics, Run, RunRecord, Scale, problem
@@ -13,6 +15,9 @@ from gradsurgery.paper.language import problem as language
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+LAPTOP = replace(language.LAPTOP, layers=2, width=96, hidden=384, length=96, batch=8, steps=1500, rows=25, evaluated=16)
 
 
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
@@ -29,7 +34,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     aux=language.language.aux,
     scales={
         name: Scale(settings, ("mixed", "bloop"), lams=(0.2,), rhos=(0.001, 0.01, 0.1, 0.9))
-        for name, settings in (("demo", language.DEMO), ("laptop", language.LAPTOP), ("paper", language.PAPER))
+        for name, settings in (("demo", language.DEMO), ("laptop", LAPTOP), ("paper", language.PAPER))
     },
     draw=draw,
     data=data_sources,
