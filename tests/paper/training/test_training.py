@@ -8,8 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gradsurgery.lab.grid import specs
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Run, RunSpec, Sample
+from gradsurgery.lab.sweep.train import train_grid
+from tests.paper.runs import Interrupter
+from tests.paper.training import regression
 from tests.paper.training.regression import make_task, random_batch
 
 RUN = RunSpec("regression", "demo", "bloop", lam=0.1, rho=0.1, seed=3)
@@ -114,6 +118,17 @@ def test_one_compilation_serves_all_weights_averages_and_seeds():
         run = replace(RUN, lam=lam, rho=rho, seed=seed)
         task.advance(run, task.start(run)[0], 0)
     assert task._start._cache_size() == task._loop._cache_size() == 1
+
+
+def test_a_run_that_continues_is_not_compiled_again(tmp_path):
+    (run,) = specs(regression.REGRESSION, "demo")
+    loop = regression.build(regression.REGRESSION.typed_settings(run.settings), None)._loop
+    loop.clear_cache()
+    options = {"folder": tmp_path, "workers": 0, "checkpoint_every": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        train_grid(regression.REGRESSION, [run], listener=Interrupter(at=0.5), **options)
+    train_grid(regression.REGRESSION, [run], listener=Interrupter(), **options)
+    assert loop._cache_size() == 1
 
 
 def test_a_weight_of_zero_trains_as_main_alone():
