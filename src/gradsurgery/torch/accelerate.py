@@ -1,7 +1,5 @@
 """Accelerate: scale the losses, divide them by the number of micro-batches, and step after the last one."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -40,11 +38,8 @@ class AcceleratorAdapter:
     def wrap(self, loss: Loss, values: list[Tensor]) -> Loss:
         """The loss, scaled and divided by the number of micro-batches; its plain value is appended to ``values``."""
         if not isinstance(loss, Tensor) and callable(loss):
-            return partial(self._call, loss, values)
+            return lambda: self._scale(loss(), values)
         return self._scale(loss, values)
-
-    def _call(self, function: Callable[[], Tensor], values: list[Tensor]) -> Tensor:
-        return self._scale(function(), values)
 
     def _scale(self, loss: Tensor, values: list[Tensor]) -> Tensor:
         if not isinstance(loss, Tensor):

@@ -1,7 +1,6 @@
 """Diagnostics of a surgery: means over a window, and ``explain``, which puts them into words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,30 +17,14 @@ LITTLE, MUCH = 0.1, 0.5
 ADVICE_UNSOUND = "look for overflow in the losses, lower the learning rate, or clip the gradients."
 
 
-@dataclass
-class _Sums:
-    """Sums over sound steps; ``steps`` counts unsound ones too."""
-
-    steps: int = 0
-    sound: Scalar = 0.0
-    values: dict[str, Scalar] = field(default_factory=dict)
-    counts: dict[str, Scalar] = field(default_factory=dict)
-    """The sound steps that had each value: not all of them, if the number of auxiliary losses changes."""
-
-    def __add__(self, other: "_Sums") -> "_Sums":
-        values, counts = _add(self.values, other.values), _add(self.counts, other.counts)
-        return _Sums(self.steps + other.steps, self.sound + other.sound, values, counts)
-
-    def means(self) -> dict[str, Scalar]:
-        """The mean of each value, and the share of sound steps as ``sound``; empty without a step."""
-        if self.steps == 0:
-            return {}
-        means = {name: _divide(total, self.counts[name]) for name, total in self.values.items()}
-        return {**means, "sound": self.sound / self.steps}
+Sums = dict[str, tuple[Scalar, Scalar]]
+"""For each value, its sum over steps and their number: not equal if the number of auxiliary losses changes."""
 
 
 class Means:
     """Means over sound steps, since the start and since the last ``reset``, summed without waiting for the device.
+
+    The mean of ``sound`` is over all steps.
 
     Args:
         scalars: makes the scalars.
@@ -50,42 +33,48 @@ class Means:
     def __init__(self, scalars: Scalars) -> None:
         self._scalars = scalars
         # a device may have no float64, so keep the window apart: added to a large sum, its values would lose digits
-        self._before, self._window = _Sums(), _Sums()
+        self._before: Sums = {}
+        self._window: Sums = {}
 
     @property
     def steps(self) -> int:
         """All steps, including unsound ones."""
-        return self._before.steps + self._window.steps
+        return sum(int(sums["sound"][1]) for sums in (self._before, self._window) if sums)
 
     def reset(self) -> None:
         """Start a new window."""
-        self._before, self._window = self._before + self._window, _Sums()
+        self._before, self._window = _add(self._before, self._window), {}
 
     def add(self, values: Mapping[str, Scalar], sound: Scalar) -> None:
         """Add the values of one step; those of an unsound step are left out."""
-        window, zero = self._window, 0.0 if self._scalars.is_async else np.float64(0.0)
-        counted = self._scalars.select(sound, 1.0, 0.0)
-        window.steps += 1
-        window.sound = window.sound + counted
-        for name, value in values.items():
-            window.counts[name] = window.counts.get(name, 0.0) + counted
-            window.values[name] = window.values.get(name, zero) + self._scalars.select(sound, value, 0.0)
+        select, zero = self._scalars.select, 0.0 if self._scalars.is_async else np.float64(0.0)
+        counted = select(sound, 1.0, 0.0)
+        step = {name: (zero + select(sound, value, 0.0), counted) for name, value in values.items()}
+        self._window = _add(self._window, {**step, "sound": (counted, 1.0)})
 
     def since_start(self) -> dict[str, Scalar]:
         """The mean of each value, and the share of sound steps as ``sound``; empty before the first step."""
-        return (self._before + self._window).means()
+        return _means(_add(self._before, self._window))
 
     def window(self) -> dict[str, Scalar]:
         """The means since the last ``reset``; empty if there was no step."""
-        return self._window.means()
+        return _means(self._window)
 
 
-def _add(a: Mapping[str, Scalar], b: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in {**a, **b}}
+def _add(first: Sums, second: Sums) -> Sums:
+    sums = dict(first)
+    for name, (total, count) in second.items():
+        before, counted = sums.get(name, (0.0, 0.0))
+        sums[name] = before + total, counted + count
+    return sums
 
 
-def _divide(total: Scalar, count: Scalar) -> Scalar:
-    return total / count if not isinstance(count, float) or count else float("nan")
+def _means(sums: Sums) -> dict[str, Scalar]:
+    # a count on a device is a tensor, which divides by zero
+    return {
+        name: total / count if not isinstance(count, float) or count else float("nan")
+        for name, (total, count) in sums.items()
+    }
 
 
 def explain(surgery: "Surgery") -> str:

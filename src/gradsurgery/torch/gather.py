@@ -159,7 +159,8 @@ class Gatherer:
         """
         inside = {id(parameter) for parameter in self._parameters}
         others = {key: graph.leaves[key] for key in graph.leaves.keys() - inside}
-        self._check_others(others.keys() - self._checked)
+        if not setup.sharded:  # in a forward pass FSDP2 puts gathered parameters into the module
+            self._check_others(others.keys() - self._checked)
         others |= {id(parameter): parameter for parameter in setup.outside}
         return [leaf for leaf in others.values() if leaf.requires_grad]
 

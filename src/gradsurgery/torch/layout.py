@@ -12,6 +12,7 @@ from gradsurgery.scalar import Scalar
 from gradsurgery.torch.dtensor import Shards, local, shards_of
 from gradsurgery.torch.parameters import check_dtype
 from gradsurgery.torch.passes import Block
+from gradsurgery.torch.passes.blocks import memory_order
 from gradsurgery.torch.state import State
 
 Group = tuple[Shards | None, torch.device, torch.dtype]
@@ -120,8 +121,8 @@ class Layout:
 def make_dense(tensor: Tensor) -> Tensor:
     """The tensor if its elements are adjacent in memory, in any order of dimensions; else a contiguous copy."""
     shard = local(tensor)
-    order = sorted(range(shard.dim()), key=shard.stride, reverse=True)
-    return tensor if shard.is_contiguous() or shard.permute(order).is_contiguous() else tensor.contiguous()
+    is_dense = shard.is_contiguous() or shard.permute(memory_order(shard)).is_contiguous()
+    return tensor if is_dense else tensor.contiguous()
 
 
 def _match_dtypes(gradients: list[Tensor]) -> list[Tensor]:

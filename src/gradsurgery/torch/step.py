@@ -72,7 +72,8 @@ class Part:
         """The positions of the parameters among all parameters of the surgery."""
         self._scalars, self._compile, self._measure = scalars, compile, measure
         self.state = State(method, self.parameters, self._names, scalars, average_dtype)
-        self._layout = Layout(self.parameters, self.positions, self.state)
+        self.layout = Layout(self.parameters, self.positions, self.state)
+        """Makes the blocks of a step from its gradients."""
         self._formula: Formula | None = None
         self.means = Means(scalars)
         """Means of the diagnostics."""
@@ -90,11 +91,7 @@ class Part:
         self.parameters += parameters
         self._names += names
         self.positions += range(start, start + len(parameters))
-        self._layout.forget()
-
-    def lay_out(self, gathered: Sequence[Gradients]) -> StepLayout:
-        """The vectors of the parameters that take part in this step, from the gradients of each loss, main first."""
-        return self._layout.lay_out(gathered)
+        self.layout.forget()
 
     def plan(
         self, layout: StepLayout, aux_count: int, scale: Scalar | None, replicas: Sequence[dist.ProcessGroup]
@@ -107,56 +104,46 @@ class Part:
             scale: the scale of the ``GradScaler``; None without one.
             replicas: the process groups of DistributedDataParallel.
         """
-        method = read_tensors(self.method.resolve(self.state.steps), self._scalars)
+        scalars, state = self._scalars, self.state
+        method = read_tensors(self.method.resolve(state.steps), scalars)
         formula = self._find_formula(method, aux_count, squares=bool(replicas))
         passes = [make_passes(blocks, formula.places, compile=self._compile) for blocks in layout.groups.values()]
         products = self._products(layout, passes, len(formula.pairs)) if formula.pairs else []
         agree = self._replicas_agree(formula, products, layout, replicas) if replicas else True
         with np.errstate(all="ignore"):  # an unsound step ends in NaN, not in a warning
-            return self._plan(method, formula, layout, passes, products, scale, agree)
-
-    def _plan(
-        self,
-        method: Method,
-        formula: Formula,
-        layout: StepLayout,
-        passes: Sequence[Passes],
-        products: Sequence[Scalar],
-        scale: Scalar | None,
-        agree: Scalar,
-    ) -> Step:
-        scalars, state = self._scalars, self.state
-        unscale = None if scale is None else 1 / scale
-        values = [scalars.formula_scalar(product) for product in products]
-        if unscale is not None:
-            values = [formula.unscale(value, pair, unscale) for value, pair in zip(values, formula.pairs, strict=True)]
-        masses = [scalars.formula_scalar(mass) for mass in layout.masses]
-        planned = plan(
-            method,
-            formula.names,
-            partial(look_up, method, dict(zip(formula.pairs, values, strict=True))),
-            mass=masses[0] if masses else scalars.formula_scalar(0.0),
-            memory=tuple(map(scalars.formula_scalar, state.memory)),
-            measure=self._measure,
-        )
-        weights = [planned.weights.get(name, 0.0) for name in formula.names]
-        if scale is not None:
-            count = len(formula.gradients)
-            weights = [*weights[:count], *(weight * scale for weight in weights[count:])]
-        averaging = [(planned.keep, planned.take, planned.mass)]
-        averaging += [average_weights(method.rho, mass) for mass in masses[1:] if method.averages]
-        if unscale is not None:
-            averaging = [(keep, take * unscale, mass) for keep, take, mass in averaging]
-        return Step(
-            layout,
-            passes,
-            planned,
-            weights,
-            averaging,
-            scaled=scale is not None,
-            sound=planned.sound & scalars.all_finite(weights) & agree,
-            conflicts={name: values[place] < 0 for name, place in formula.conflicts.items()},
-        )
+            unscale = None if scale is None else 1 / scale
+            values = [scalars.formula_scalar(product) for product in products]
+            if unscale is not None:
+                values = [
+                    formula.unscale(value, pair, unscale) for value, pair in zip(values, formula.pairs, strict=True)
+                ]
+            masses = [scalars.formula_scalar(mass) for mass in layout.masses]
+            planned = plan(
+                method,
+                formula.names,
+                partial(look_up, method, dict(zip(formula.pairs, values, strict=True))),
+                mass=masses[0] if masses else scalars.formula_scalar(0.0),
+                memory=tuple(map(scalars.formula_scalar, state.memory)),
+                measure=self._measure,
+            )
+            weights = [planned.weights.get(name, 0.0) for name in formula.names]
+            if scale is not None:
+                count = len(formula.gradients)
+                weights = [*weights[:count], *(weight * scale for weight in weights[count:])]
+            averaging = [(planned.keep, planned.take, planned.mass)]
+            averaging += [average_weights(method.rho, mass) for mass in masses[1:] if method.averages]
+            if unscale is not None:
+                averaging = [(keep, take * unscale, mass) for keep, take, mass in averaging]
+            return Step(
+                layout,
+                passes,
+                planned,
+                weights,
+                averaging,
+                scaled=scale is not None,
+                sound=planned.sound & scalars.all_finite(weights) & agree,
+                conflicts={name: values[place] < 0 for name, place in formula.conflicts.items()},
+            )
 
     def finish(self, step: Step, sound: Scalar, directions: Gradients) -> None:
         """The second pass over memory. In an unsound step weights are NaN, and averages, masses and memory stay.
@@ -256,7 +243,7 @@ class Part:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Load a state, which is checked first."""
         self.state.load(saved)
-        self._layout.forget()
+        self.layout.forget()
 
 
 def _diagnostics(planned: Callable[[], dict[str, Scalar]], sound: Scalar) -> dict[str, Scalar]:

@@ -273,7 +273,7 @@ class Surgery:
         gradients, scalars = self._gatherer.gradients, self._scalars
         if not gradients:
             raise RuntimeError("apply needs gradients: call surgery.backward(main_loss, aux_loss) first")
-        layouts = [part.lay_out(gradients) for part in self._parts]
+        layouts = [part.layout.lay_out(gradients) for part in self._parts]
         scalars.follow((device, dtype) for layout in layouts for _, device, dtype in layout.groups)
         scale = None if scaler is None else scalars.formula_scalar(scaler.scale(scalars.tensor(1.0)))
         replicas = self._setup.replicas if self._setup is not None else ()
