@@ -30,14 +30,16 @@ FIGURES = {
 
 
 def recorded_runs(problem: str) -> list[RunRecord]:
-    """The runs of a problem with the settings of its scale."""
-    settings = specs(find_problem(problem), SCALE)[0].settings
-    records = read_records(DOCS / "claims" / "records.parquet")
-    return [
+    """The runs of a problem with the settings and methods of its scale, at the λ of mixed."""
+    declared = find_problem(problem)
+    settings, methods = specs(declared, SCALE)[0].settings, declared.scale(SCALE).methods
+    runs = [
         record
-        for record in records
+        for record in read_records(DOCS / "claims" / "records.parquet")
         if (record.spec.problem, record.spec.scale, record.spec.settings) == (problem, SCALE, settings)
     ]
+    lams = {record.spec.lam for record in runs if record.spec.method == "mixed"}
+    return [record for record in runs if record.spec.method in methods and record.spec.lam in lams]
 
 
 def render_table(records: Sequence[RunRecord]) -> str:
