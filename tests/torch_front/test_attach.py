@@ -12,12 +12,26 @@ import gradsurgery as gs
 import gradsurgery.torch as gst
 from tests.torch_front.test_state import assert_equal_parameters, assert_equal_states, make_run, train
 
+
+class OneStepLBFGS(torch.optim.LBFGS):
+    """It keeps one state for all parameters, under the first."""
+
+    def step(self, closure=lambda: torch.zeros(())):
+        return super().step(closure)
+
+
+def momentum_for_some(first, *others):
+    return [{"params": [first], "momentum": 0.9}, {"params": others}]
+
+
 OPTIMISERS = {
     "SGD": lambda params: torch.optim.SGD(params, lr=0.1),
     "momentum": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
     "Adam": lambda params: torch.optim.Adam(params, lr=0.01),
     "AdamW amsgrad": lambda params: torch.optim.AdamW(params, lr=0.01, amsgrad=True),
     "Adafactor": lambda params: torch.optim.Adafactor(params, lr=0.01),
+    "LBFGS": lambda params: OneStepLBFGS(params, lr=0.1, max_iter=1),
+    "momentum for some": lambda params: torch.optim.SGD(momentum_for_some(*params), lr=0.1),
 }
 METHODS = {
     "bloop": gs.bloop(lam=lambda step: 0.1 * step, rho=0.3),
@@ -206,6 +220,52 @@ def test_distributed_checkpoints_carry_the_state_by_the_names_of_the_parameters(
     assert_equal_states(other[2].state_dict(), run[2].state_dict())
 
 
+def test_a_distributed_checkpoint_has_every_average_where_an_optimiser_keeps_state_for_some_parameters():
+    """It loads into the entries that a new run has."""
+    run, other = (make_attached(gs.bloop(lam=0.5), OPTIMISERS["momentum for some"]) for _ in range(2))
+    train(run, 2)
+    saved, template = (get_optimizer_state_dict(*made[:2]) for made in (run, other))
+    assert template["state"].keys() == saved["state"].keys() == {name for name, _ in run[0].named_parameters()}
+    set_optimizer_state_dict(other[0], other[1], saved)
+    assert_equal_states(other[2].state_dict(), run[2].state_dict())
+
+
+def test_a_group_without_averages_is_saved_where_the_optimiser_keeps_no_state_for_it():
+    def make():
+        model, _, _ = make_run(gs.bloop(lam=0.5))
+        optimiser = torch.optim.SGD(momentum_for_some(*model.parameters()), lr=0.1)
+        first, *others = model.parameters()
+        groups = [{"params": [first], "method": gs.gradvac()}, {"params": others}]
+        surgery = gst.Surgery(groups, gs.mixed(lam=lambda step: 0.1 * step))
+        surgery.attach(optimiser)
+        return model, optimiser, surgery
+
+    run, resumed = make(), make()
+    train(run, 3)
+    resumed[1].load_state_dict(run[1].state_dict())
+    assert [state["steps"] for state in resumed[2].state_dict()["groups"]] == [3, 3]
+
+
+def test_two_surgeries_are_saved_by_one_optimiser_without_state():
+    def make():
+        model, _, _ = make_run(gs.bloop(lam=0.5))
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        surgeries = [gst.Surgery(model[index], gs.bloop(lam=0.5, rho=0.3)) for index in (0, 2)]
+        for surgery in surgeries:
+            surgery.attach(optimiser)
+        return model, optimiser, surgeries
+
+    model, optimiser, surgeries = make()
+    for surgery in surgeries:
+        output = model(torch.ones(3, 4))
+        surgery.backward(output.sum(), output.square().sum())
+        surgery.apply()
+    _, resumed, others = make()
+    resumed.load_state_dict(optimiser.state_dict())
+    for surgery, other in zip(surgeries, others, strict=True):
+        assert_equal_states(other.state_dict(), surgery.state_dict())
+
+
 def test_the_optimisers_of_accelerate_are_unwrapped():
     accelerate = pytest.importorskip("accelerate")
     model, optimiser, surgery = make_run(gs.bloop(lam=0.5))
@@ -329,6 +389,25 @@ def test_a_copy_of_model_optimiser_and_surgery_is_attached():
 class WithoutHooks(torch.optim.SGD):
     def state_dict(self):
         return {"state": {}, "param_groups": []}
+
+
+class Wrapper(torch.optim.Optimizer):
+    """As the schedule-free wrapper and several Lookaheads: it has not called ``Optimizer.__init__``."""
+
+    def __init__(self, inner):
+        self.inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+    def state_dict(self):
+        return self.inner.state_dict()
+
+
+def test_a_wrapper_is_refused_and_the_optimiser_inside_it_is_attached():
+    run = _, optimiser, surgery = make_run(gs.bloop(lam=0.5))
+    with pytest.raises(TypeError, match=r"state_dict\(\) runs hooks; got Wrapper: save and load surgery.state_dict"):
+        surgery.attach(Wrapper(optimiser))
+    surgery.attach(optimiser)
+    train(run, 1)
+    assert "surgery.bloop.average0" in Wrapper(optimiser).state_dict()["state"][0]
 
 
 class LoadsWithoutHooks(torch.optim.Adam):

@@ -206,7 +206,7 @@ def printed_by_two_processes() -> dict[str, list[dict[str, float]]]:
         )
         for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=300) for process in processes]
+    outputs = [process.communicate(timeout=600) for process in processes]
     for process, (_, stderr) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, stderr
         assert "gradsurgery" not in stderr  # no warning that points to our files

@@ -56,7 +56,9 @@ def test_each_group_follows_its_own_method(compiled):
                 torch.autograd.grad(loss, group, retain_graph=True, allow_unused=True, materialize_grads=True)
                 for loss in losses
             ]
-            direction = torch.from_numpy(reference(*(torch.cat([g.reshape(-1) for g in grad]) for grad in gradients)))
+            direction = torch.from_numpy(
+                reference(*(torch.cat([g.detach().reshape(-1) for g in grad]) for grad in gradients))
+            )
             parts = direction.split([parameter.numel() for parameter in group])
             for parameter, part in zip(group, parts, strict=True):
                 parameter.grad = part.reshape(parameter.shape)

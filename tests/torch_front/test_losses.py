@@ -107,6 +107,16 @@ BAD_LOSSES = {
         TypeError,
         "function of the aux loss must return .* got None",
     ),
+    "outputs of a model": (
+        lambda: (W.sum(), {"loss": W.sum(), "logits": W.expand(9, 3)}),
+        TypeError,
+        r"the aux loss must be a scalar tensor or a function that returns one; got a dict$",
+    ),
+    "a function that returns the outputs of a model": (
+        lambda: (lambda: {"loss": W.sum(), "logits": W.expand(9, 3)}, W.sum()),
+        TypeError,
+        r"the function of the main loss must return a scalar tensor; got a dict$",
+    ),
     "other parameters": (
         lambda: (W.sum(), Parameter(torch.ones(1)).sum()),
         RuntimeError,

@@ -242,3 +242,21 @@ def test_a_layer_that_is_replaced_after_the_surgery_was_made_is_refused_until_it
     surgery.apply()
     main, aux = (torch.autograd.grad(loss, model[2].weight)[0] for loss in losses())
     assert torch.linalg.vector_norm(model[2].weight.grad - main) < 0.11 * torch.linalg.vector_norm(aux)
+
+
+def test_a_new_layer_is_refused_where_an_input_was_in_memory():
+    """CPython gives the address of a tensor that is gone, and with it the id, to the next one."""
+    model = Sequential(Linear(4, 4))
+    surgery, seen = gst.Surgery(model, gs.bloop(lam=0.1)), set()
+    for _ in range(3):
+        inputs = X.clone().requires_grad_()
+        seen.add(id(inputs))
+        surgery.backward(model(inputs).square().mean(), model(inputs).sin().mean())
+        surgery.apply()
+        del inputs
+    candidates = []
+    while not candidates or (id(candidates[-1].weight) not in seen and len(candidates) < 1000):
+        candidates.append(Linear(4, 4, bias=False))
+    model.append(candidates[-1])
+    with pytest.raises(RuntimeError, match=r"it had not when the surgery was made: 1.weight; make the surgery"):
+        surgery.backward(model(X).square().mean(), model(X).sin().mean())

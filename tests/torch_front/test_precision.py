@@ -68,6 +68,16 @@ def test_a_disabled_scaler_changes_nothing():
     torch.testing.assert_close(weight.grad, torch.tensor([2.0, 3.0]))
 
 
+def test_a_scaler_that_has_scaled_no_loss_is_refused():
+    """``scaler.step`` would divide the direction by a scale that it does not have."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    surgery, scaler = gst.Surgery([weight], gs.bloop(lam=0.5)), torch.amp.GradScaler("cpu")
+    surgery.backward(weight.sum(), weight.square().sum())
+    with pytest.raises(RuntimeError, match=r"needs losses that the scaler has scaled; it has scaled none: call"):
+        surgery.apply(scaler=scaler)
+    assert weight.grad is None
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_a_scale_of_zero_leaves_the_state_alone(compiled):
     parameter = torch.nn.Parameter(torch.ones(3))

@@ -1,11 +1,17 @@
 """``SurgeryTrainer`` against ``Trainer``, and against itself with other batch sizes."""
 
+from itertools import groupby
+
 import pytest
 import torch
-from transformers import Trainer
+from accelerate.data_loader import prepare_data_loader
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback
 
 import gradsurgery as gs
 from gradsurgery.transformers import SurgeryTrainer
+from gradsurgery.transformers.aux_batches import AuxBatches
+from gradsurgery.transformers.random_stream import RandomStream
 from tests.transformers_front.tiny import (
     AUX,
     BLOOP,
@@ -130,6 +136,27 @@ def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(tmp_path):
     assert trainer._aux_pending == []
 
 
+class EndEpochOnce(TrainerCallback):
+    """Ends an epoch between the two micro-batches of its second step."""
+
+    ended = False
+
+    def on_substep_end(self, args, state, control, **kwargs):
+        if state.global_step == 1 and not self.ended:
+            control.should_epoch_stop = self.ended = True
+
+
+@pytest.mark.filterwarnings("ignore:this step adds up more micro-batches")  # as under Trainer
+def test_a_step_takes_new_auxiliary_batches_after_an_epoch_that_was_cut_short(tmp_path):
+    """The micro-batches of a step are divided by their common number of tokens."""
+    options = {"gradient_accumulation_steps": 2, "max_steps": 6}
+    trainer = surgery_trainer(tmp_path, trainer_args={"callbacks": [EndEpochOnce()]}, **options)
+    divisors, compute = [], trainer._aux_loss
+    trainer._aux_loss = lambda model, inputs, items: (divisors.append(items), compute(model, inputs, items))[1]
+    trainer.train()
+    assert [len(list(step)) for _, step in groupby(divisors, key=id)] == [2, 1, 2, 2, 1]
+
+
 # --- what Trainer offers
 
 
@@ -195,3 +222,28 @@ def test_the_auxiliary_dataset_has_a_batch_size_and_epochs_of_its_own(tmp_path):
     train(trainer)
     position = trainer._aux_batches.state_dict()
     assert (position["epoch"], position["batch"]) == (2, 2)
+
+
+class EpochNumbers:
+    """A batch sampler that shuffles by epoch, as that of ``train_sampling_strategy="batch_rebalance"`` does."""
+
+    epoch, batch_size, drop_last = 0, None, False
+
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        return iter([[self.epoch]] * len(self))
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_batch_sampler_learns_the_epoch(processes):
+    loader = prepare_data_loader(
+        DataLoader(range(9), batch_sampler=EpochNumbers()), num_processes=processes, process_index=0, even_batches=False
+    )
+    per_epoch = 4 // processes
+    batches = AuxBatches(loader, RandomStream(0, torch.device("cpu")))
+    assert [int(next(batches)) for _ in range(3 * per_epoch)] == [epoch for epoch in range(3) for _ in range(per_epoch)]

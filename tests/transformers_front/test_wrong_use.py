@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 from accelerate import ParallelismConfig
 from transformers import Trainer
 
@@ -97,6 +98,15 @@ def test_engines_that_own_the_backward_pass_are_refused(trainer, sentence):
     check_setup(fake_trainer())
 
 
+def test_a_batch_size_that_the_sampler_would_ignore_is_refused():
+    trainer = fake_trainer(aux_batch_size=2)
+    trainer.args.train_sampling_strategy = "batch_rebalance"  # of transformers 5.23
+    with pytest.raises(ValueError, match=r"aux_batch_size must be left out with .*'batch_rebalance'.*; got 2"):
+        check_setup(trainer)
+    trainer.aux_batch_size = None
+    check_setup(trainer)
+
+
 class CustomStep(Trainer):
     def training_step(self, model, inputs, num_items_in_batch=None):
         loss = self.compute_loss(model, inputs)
@@ -127,6 +137,33 @@ def test_a_subclass_that_does_not_keep_the_outputs_is_refused(tmp_path):
     args = arguments(tmp_path)
     trainer = CustomLoss(gpt2(), args, train_dataset=MAIN, compute_aux_loss=spread, method=gs.mixed(lam=1.0))
     with pytest.raises(RuntimeError, match=r"compute_loss of CustomLoss does not call it"):
+        trainer.train()
+
+
+class OutputsOfASecondPass(Trainer):
+    """As TRL's ``SFTTrainer`` from 1.16: the outputs that it returns have no graph."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        loss = model(**inputs).loss
+        with torch.no_grad():
+            outputs = model(**inputs)
+        return (loss, outputs) if return_outputs else loss
+
+
+class SurgeryOnASecondPass(SurgeryMixin, OutputsOfASecondPass):
+    pass
+
+
+def test_outputs_without_a_graph_are_refused(tmp_path):
+    """The weights alone would give aux a graph, and the gradient through the outputs would be lost silently."""
+
+    def spread_and_weights(model, inputs, outputs):
+        return outputs.logits.square().mean() + sum(parameter.square().sum() for parameter in model.parameters())
+
+    trainer = SurgeryOnASecondPass(
+        gpt2(), arguments(tmp_path), train_dataset=MAIN, compute_aux_loss=spread_and_weights, method=gs.mixed(lam=1.0)
+    )
+    with pytest.raises(RuntimeError, match=r"compute_loss of SurgeryOnASecondPass returns outputs without a graph"):
         trainer.train()
 
 

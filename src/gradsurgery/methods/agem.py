@@ -12,7 +12,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class agem(Method):
-    """Averaged gradient episodic memory: aux is the loss on old tasks, which main must not increase.
+    """Follow main, without the part of its gradient that would increase aux.
+
+    Averaged gradient episodic memory: aux is the loss on old tasks, which main must not increase.
 
     Example:
         >>> agem()

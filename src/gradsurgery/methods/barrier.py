@@ -21,7 +21,9 @@ def squared_main(main: Vector, aux: Vector) -> Scalar:
 
 @dataclass(frozen=True)
 class barrier(Method):
-    """Dynamic barrier with a barrier function.
+    """Follow aux, and add as much of main as it takes for main to decrease at the rate ``psi``.
+
+    Dynamic barrier with a barrier function, the form of Table 1; ``dynamic_barrier`` has a weight instead.
 
     Args:
         psi: the required decrease of main, a function of ``(main, aux)`` that uses their inner products, for example

@@ -16,7 +16,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class bloop(Method):
-    """Bilevel optimisation with orthogonal projection: equations 3 and 4 of the paper, and its multi-level rule.
+    """Follow main, and add ``lam`` times the part of aux's gradient that is orthogonal to main's average gradient.
+
+    Bilevel optimisation with orthogonal projection: equations 3 and 4 of the paper, and its multi-level rule.
 
         d = g_main + lam_1 pi(g_aux1; m) + lam_2 pi(g_aux2; (m, a_1)) + ...
 

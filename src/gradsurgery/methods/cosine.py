@@ -13,7 +13,7 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class cosine(Method):
-    """Auxiliary gradients weighted by their cosine with main's, and dropped if it is negative.
+    """Follow main, and add each auxiliary gradient times its cosine with main's, or nothing if that is negative.
 
     Example:
         >>> cosine()

@@ -13,7 +13,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class dynamic_barrier(Method):
-    """Dynamic barrier with a weight instead of a barrier function; ``barrier`` is the form of Table 1.
+    """Follow ``lam`` times aux, and add as much of main as it takes for main to decrease at least as fast as alone.
+
+    Dynamic barrier with a weight instead of a barrier function; ``barrier`` is the form of Table 1.
 
     With a bias-corrected average a of main, which the paper's discussion suggests for every surgery method:
 

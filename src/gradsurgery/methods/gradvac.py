@@ -17,7 +17,9 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class gradvac(Method):
-    """Gradient vaccine: ``pcgrad`` with lam = 1, but the target for the cosine is its moving average instead of 0.
+    """Follow the sum of both gradients, each first turned towards the other if they agree less than on average.
+
+    Gradient vaccine: ``pcgrad`` with lam = 1, but the target for the cosine is its moving average instead of 0.
 
     phi_average starts at 0 and is updated after use: phi_average <- (1 - beta) phi_average + beta phi.
 

@@ -12,7 +12,7 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class metabalance(Method):
-    """Auxiliary gradients rescaled to the length of main's.
+    """Follow main, and add each auxiliary gradient, rescaled to the length of main's.
 
     The form of Table 1: that of the reference with relax factor 1, and with the lengths of this step instead of their
     moving averages.

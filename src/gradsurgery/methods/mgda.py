@@ -12,9 +12,10 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class mgda(Method):
-    """Multiple-gradient descent for two losses: decreases both, and stops where one decreases only if the other rises.
+    """Follow the shortest weighted mean of both gradients, which decreases both losses and ranks neither.
 
-    Table 1 prints the weight with the wrong sign and without the clip. This is the weight of the reference.
+    Multiple-gradient descent for two losses. It stops where one decreases only if the other rises. Table 1 prints the
+    weight with the wrong sign and without the clip. This is the weight of the reference.
 
     Example:
         >>> mgda()

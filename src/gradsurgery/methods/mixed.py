@@ -13,7 +13,7 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class mixed(Method):
-    """Gradient descent on main + lam aux.
+    """Minimise the weighted sum of the losses, main + ``lam`` aux: the usual approach.
 
     Args:
         lam: weight of the auxiliary losses, at least 0, or ``relative``; a tuple with one weight for each loss.

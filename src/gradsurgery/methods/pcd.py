@@ -15,11 +15,12 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class pcd(Method):
-    """Priority-constrained descent, the form for one auxiliary loss.
+    """Follow main, turned just enough to give aux a share ``tau`` of the progress it would make alone.
 
-    The direction is the one nearest to main's gradient in which aux decreases at least ``tau`` times as fast as along
-    its own gradient, both gradients divided by their usual length. So it does not depend on the scale of either loss.
-    The squared lengths are averaged including those of this step, and corrected for their start at zero.
+    Priority-constrained descent, the form for one auxiliary loss. The direction is the one nearest to main's gradient
+    in which aux decreases at least ``tau`` times as fast as along its own gradient, both gradients divided by their
+    usual length. So it does not depend on the scale of either loss. The squared lengths are averaged including those of
+    this step, and corrected for their start at zero.
 
     Args:
         tau: the share of aux's own progress, from 0 to 1, or a schedule. At 0, aux never increases to first order.

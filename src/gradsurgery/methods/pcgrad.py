@@ -14,9 +14,10 @@ from gradsurgery.vector import Vector
 
 @dataclass(frozen=True)
 class pcgrad(Method):
-    """Projecting conflicting gradients, with a weight as in the paper's experiments; lam = 1 is the original method.
+    """Follow main + ``lam`` aux; if the gradients conflict, first remove from each what points against the other.
 
-    An average of main replaces g_main in the test for a conflict and in the projection of aux. A zero average conflicts
+    Projecting conflicting gradients, with a weight as in the paper's experiments; lam = 1 is the original method. An
+    average of main replaces g_main in the test for a conflict and in the projection of aux. A zero average conflicts
     with nothing. (Table 1 swaps the two subtracted terms; their sum is right.)
 
     Args:

@@ -17,15 +17,15 @@ one graph is alive at a time. Use this form with DistributedDataParallel.
 
 ``surgery.attach(optimizer)`` saves and loads the surgery's state with the optimiser's. ``explain(surgery)`` summarises
 the conflict between the losses and advises on the method.
-
-The way of a step through the files of this package:
-
-    backward   gather     an ordinary backward pass for each loss, its gradients put aside
-    apply      layout     the vectors of the parameters that take part, in blocks
-               step       inner products (passes), the method's plan for them (formula), direction and averages (passes)
-               state      new masses and scalars
-               gather     the direction is added to .grad
 """
+
+# How a step passes through the files of this package:
+#
+#   backward   gather     an ordinary backward pass for each loss, its gradients put aside
+#   apply      layout     the vectors of the parameters that take part, in blocks
+#              step       inner products (passes), the method's plan for them (formula), direction and averages (passes)
+#              state      new masses and scalars
+#              gather     the direction is added to .grad
 
 try:
     import torch as _torch  # noqa: F401

@@ -66,10 +66,13 @@ class Attachment:
                 attached.remove(other)
                 for handle in other[1]:
                     handle.remove()
-        handles = [
-            optimizer.register_state_dict_post_hook(self._save),
-            optimizer.register_load_state_dict_pre_hook(self._load),
-        ]
+        try:
+            handles = [
+                optimizer.register_state_dict_post_hook(self._save),
+                optimizer.register_load_state_dict_pre_hook(self._load),
+            ]
+        except AttributeError as error:  # a wrapper that has not called Optimizer.__init__
+            raise self._no_hooks() from error
         try:
             self._check_saves()
             self.adopt()
@@ -107,10 +110,13 @@ class Attachment:
         with suppress(RuntimeError):  # of ZeroRedundancyOptimizer, whose state is spread over the processes
             self.optimizer.state_dict()
         if self._saves == saves:
-            raise TypeError(
-                f"attach needs an optimiser whose state_dict() runs hooks; got {type(self.optimizer).__name__}: save "
-                "and load surgery.state_dict() beside it"
-            )
+            raise self._no_hooks()
+
+    def _no_hooks(self) -> TypeError:
+        return TypeError(
+            f"attach needs an optimiser whose state_dict() runs hooks; got {type(self.optimizer).__name__}: save and "
+            "load surgery.state_dict() beside it"
+        )
 
     def _save(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
         self._saves += 1
@@ -120,13 +126,18 @@ class Attachment:
                 "call it after surgery.apply()",
                 stacklevel=5,
             )
-        entries = {key: entry for part in self._parts for key, entry in _split_by_parameter(part).items()}
+        keys = dict(zip(map(id, _parameters(optimizer)), _parameter_keys(saved["param_groups"]), strict=True))
         # the inner dictionaries are the optimiser's own: replace them, do not write to them
         state = dict(saved["state"])
-        for parameter, index in zip(_parameters(optimizer), _parameter_keys(saved["param_groups"]), strict=True):
-            # an optimiser without the surgery takes a parameter that has any entries for one that it has stepped
-            if id(parameter) in entries and (index in saved["state"] or not saved["state"]):
-                state[index] = {**state.get(index, {}), **entries[id(parameter)]}
+        for part in self._parts:
+            entries = {keys[item]: entry for item, entry in _split_by_parameter(part).items() if item in keys}
+            stepped = entries.keys() & saved["state"].keys()
+            averaged = {keys[id(parameter)] for parameter in part.state.averaged() if id(parameter) in keys}
+            everywhere = not stepped or part.state.steps == 0  # torch.distributed.checkpoint loads into what it finds
+            for key, entry in entries.items():
+                # an optimiser without the surgery takes a parameter that has any entries for one that it has stepped
+                if everywhere or key in stepped or key in averaged:
+                    state[key] = {**state.get(key, {}), **entry}
         return {**saved, "state": state}
 
     def _load(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:

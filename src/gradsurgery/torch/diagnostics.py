@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 LITTLE, MUCH = 0.1, 0.5
 """Shares of steps in conflict, or of aux removed, below and above which the advice changes."""
+FEW = 10
+"""Steps below which there is no advice: in the first one the average is empty, and nothing conflicts with it."""
 
-ADVICE_UNSOUND = "look for overflow in the losses, lower the learning rate, or clip the gradients."
+ADVICE_UNSOUND = "look for overflow in the losses, or lower the learning rate."
 
 
 Sums = dict[str, tuple[Scalar, Scalar]]
@@ -117,7 +119,7 @@ def _explain(method: str, steps: int, means: Mapping[str, float]) -> str:
     if means["sound"] < 0.99:
         share = _percent(1 - means["sound"])
         return f"{summary}{share} were not finite and left the averages unchanged: {ADVICE_UNSOUND}"
-    return summary + _advice(method, conflict, removed)
+    return summary + (_advice(method, conflict, removed) if steps >= FEW else "Too few steps for advice.")
 
 
 def _percent(share: float) -> str:

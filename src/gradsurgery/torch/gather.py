@@ -6,7 +6,7 @@ backward pass only: when a loss function runs, it holds what the user left there
 """
 
 import warnings
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +16,7 @@ from torch.autograd.graph import Node
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradsurgery.torch.distributed import Setup
 from gradsurgery.torch.dtensor import add_gradients, full, place_like, raise_on_freed_parameters
@@ -34,9 +35,15 @@ class Gatherer:
 
     def __init__(self, parameters: list[Tensor], names: list[str], module: Module | None) -> None:
         self._parameters, self._names, self._module = parameters, names, module
-        self._checked: set[int] = set()
+        self._checked = WeakTensorKeyDictionary()  # not ids: a later tensor may get the id of one that is gone
         self._most_calls = 0
         self.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_checked"}  # weak references
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _checked=WeakTensorKeyDictionary())
 
     def clear(self) -> None:
         """Drop the gathered gradients."""
@@ -160,21 +167,21 @@ class Gatherer:
         inside = {id(parameter) for parameter in self._parameters}
         others = {key: graph.leaves[key] for key in graph.leaves.keys() - inside}
         if not setup.sharded:  # in a forward pass FSDP2 puts gathered parameters into the module
-            self._check_others(others.keys() - self._checked)
+            self._check_others({key: leaf for key, leaf in others.items() if leaf not in self._checked})
         others |= {id(parameter): parameter for parameter in setup.outside}
         return [leaf for leaf in others.values() if leaf.requires_grad]
 
-    def _check_others(self, ids: Set[int]) -> None:
+    def _check_others(self, leaves: Mapping[int, Tensor]) -> None:
         """Raise if the module has got any of these leaves after the surgery was made; checks each leaf once."""
-        modules = [self._module] if ids and self._module is not None else []
-        new = [name for module in modules for name, leaf in module.named_parameters() if id(leaf) in ids]
+        modules = [self._module] if leaves and self._module is not None else []
+        new = [name for module in modules for name, leaf in module.named_parameters() if id(leaf) in leaves]
         if new:
             raise RuntimeError(
                 f"the module of this Surgery has parameters that it had not when the surgery was made: "
                 f"{', '.join(new)}; make the surgery after changing the module, or call "
                 'surgery.add_param_group({"params": parameters})'
             )
-        self._checked |= ids
+        self._checked.update(dict.fromkeys(leaves.values()))
 
     def _take_gradients(self, name: str, graph: "_Graph") -> Gradients:
         """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.

@@ -19,10 +19,12 @@ def evaluate(name: str, loss: Loss) -> Tensor:
     """The loss as a scalar tensor with a graph; a function is called."""
     if not isinstance(loss, Tensor):
         if not callable(loss):
-            raise TypeError(f"the {name} loss must be a scalar tensor or a function that returns one; got {loss!r}")
+            raise TypeError(
+                f"the {name} loss must be a scalar tensor or a function that returns one; got {_describe(loss)}"
+            )
         loss = loss()
     if not isinstance(loss, Tensor):
-        raise TypeError(f"the function of the {name} loss must return a scalar tensor; got {loss!r}")
+        raise TypeError(f"the function of the {name} loss must return a scalar tensor; got {_describe(loss)}")
     if loss.numel() != 1:
         raise ValueError(f"the {name} loss must be a scalar; got a tensor of shape {tuple(loss.shape)}")
     if not loss.requires_grad:
@@ -31,6 +33,11 @@ def evaluate(name: str, loss: Loss) -> Tensor:
             "no_grad"
         )
     return loss
+
+
+def _describe(value: Any) -> str:
+    """A number or None as it is; of anything else the type, because the outputs of a model would fill pages."""
+    return repr(value) if value is None or isinstance(value, int | float) else f"a {type(value).__name__}"
 
 
 def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], labels: Sequence[str]) -> Gradients:
@@ -78,7 +85,12 @@ def _kind(tensor: Tensor) -> str:
 
 
 def check_scaler(scaler: Any) -> None:
-    """Raise if the scaler has unscaled an optimiser's gradients in this step: the direction is still to be unscaled."""
+    """Raise if the direction cannot have the scaler's scale, or would not be unscaled in this step any more."""
+    if getattr(scaler, "_scale", True) is None:  # made by the first call of scale; a disabled scaler has none
+        raise RuntimeError(
+            "apply(scaler=scaler) needs losses that the scaler has scaled; it has scaled none: call "
+            "surgery.backward(scaler.scale(main_loss), scaler.scale(aux_loss))"
+        )
     states = getattr(scaler, "_per_optimizer_states", {}).values()
     if any(state["stage"] is OptState.UNSCALED for state in states):
         raise RuntimeError("apply(scaler=scaler) must be called before scaler.unscale_(optimizer); got it afterwards")

@@ -59,6 +59,10 @@ class State:
         """
         return self._masses.get(index, 0.0)
 
+    def averaged(self) -> list[Tensor]:
+        """The parameters that have averages."""
+        return [self.parameters[index] for index in self._masses]
+
     def averages(self, index: int, like: Tensor) -> list[Tensor]:
         """The averages of one parameter, with the memory layout of its gradient; to be updated in place."""
         for level in self._averages:

@@ -187,9 +187,8 @@ class Part:
         self.means.add(values, sound)
 
     def check(self, aux_count: int) -> None:
-        """Raise unless the method takes this number of auxiliary losses and fits the state."""
+        """Raise unless the method takes this number of auxiliary losses."""
         self.method.check_aux_count(aux_count)
-        self.state.check_method(self.method)
 
     def _find_formula(self, resolved: Method, aux_count: int, *, squares: bool) -> Formula:
         """The formula, cached until the method or the number of losses changes."""

@@ -136,6 +136,7 @@ class Surgery:
                 "surgery.method must have a group to apply to; every group of this Surgery has a separate method: make "
                 "lam or rho of that method a schedule or a tensor"
             )
+        self._shared.state.check_method(method)
         self._method = self._shared.method = method
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
@@ -352,7 +353,7 @@ class Surgery:
         mean_conflict      0 to 1     share of steps in conflict; below 0.1: ``gs.mixed`` would do as well
         mean_cos_main_aux  -1 to 1    mean cosine, and likewise for the other cosines
         mean_removed       0 to 1     mean of ``removed``
-        mean_sound         0 to 1     share of sound steps; below 0.99: look for overflow, or clip the gradients
+        mean_sound         0 to 1     share of sound steps; below 0.99: look for overflow, or lower the learning rate
         =================  =========  ===============================================================================
 
         A second auxiliary loss has ``conflict2``, ``cos_main_aux2`` and so on. Means are over sound steps. Values that

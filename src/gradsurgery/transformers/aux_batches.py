@@ -51,5 +51,9 @@ class AuxBatches(Iterator[Any]):
         self._random_at_start = self._stream.state_dict()
         if hasattr(self._loader, "set_epoch"):
             self._loader.set_epoch(epoch)
+        # Accelerate does not tell a batch sampler that it splits between processes, so do that as Trainer does
+        sampler: Any = getattr(getattr(self._loader, "batch_sampler", None), "batch_sampler", None)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
         with self._stream:
             self._iterator = iter(self._loader)

@@ -1,10 +1,14 @@
-"""Checks of the arguments and the setup of ``SurgeryTrainer``, before training starts."""
+"""Checks of the arguments and the setup of ``SurgeryTrainer``, before training starts, and of what a model returns."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import Trainer
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from gradsurgery.method import Method
+
+if TYPE_CHECKING:
+    from gradsurgery.transformers.mixin import SurgeryMixin
 
 
 def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_batch_size: Any) -> None:
@@ -25,7 +29,7 @@ def check_arguments(method: Any, aux_dataset: Any, compute_aux_loss: Any, aux_ba
             raise ValueError(f"aux_batch_size must be at least 1; got {aux_batch_size!r}")
 
 
-def check_setup(trainer: Trainer) -> None:
+def check_setup(trainer: "SurgeryMixin") -> None:
     """Raise for engines and optimizers that do not give a gradient for each loss."""
     optim = str(getattr(trainer.args.optim, "value", trainer.args.optim))
     if trainer.is_deepspeed_enabled:
@@ -44,8 +48,32 @@ def check_setup(trainer: Trainer) -> None:
         raise ValueError(
             "SurgeryTrainer does not work with context or sequence parallelism: train with DistributedDataParallel"
         )
+    strategy = getattr(trainer.args, "train_sampling_strategy", None)
+    if strategy == "batch_rebalance" and trainer.aux_batch_size is not None:
+        raise ValueError(
+            "aux_batch_size must be left out with train_sampling_strategy='batch_rebalance', which sizes the batches "
+            f"by their length; got {trainer.aux_batch_size}"
+        )
     if "lomo" in optim or optim.endswith("_layerwise"):
         raise ValueError(
             f"optim must step after the backward pass, as adamw_torch does; got {optim!r}, which updates parameters "
             "during it"
+        )
+
+
+def check_outputs(outputs: Any, trainer_name: str) -> None:
+    """Raise unless ``compute_loss`` has kept outputs that the auxiliary loss can be differentiated through.
+
+    TRL's ``SFTTrainer`` returns outputs of a second forward pass under ``no_grad``: gradients would be lost silently.
+    """
+    if outputs is None:
+        raise RuntimeError(
+            "compute_aux_loss takes outputs, which SurgeryMixin.compute_loss keeps, but compute_loss of "
+            f"{trainer_name} does not call it"
+        )
+    tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
+    if tensors and not any(tensor.requires_grad for tensor in tensors):
+        raise RuntimeError(
+            f"compute_aux_loss takes outputs, but compute_loss of {trainer_name} returns outputs without a graph: "
+            "leave that parameter out, and call model(**inputs) in compute_aux_loss"
         )

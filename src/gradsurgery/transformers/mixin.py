@@ -17,7 +17,7 @@ from gradsurgery.method import Method
 from gradsurgery.transformers.aux_batches import AuxBatches
 from gradsurgery.transformers.aux_loss import AuxLossFunction
 from gradsurgery.transformers.checkpoint import load_checkpoint, save_checkpoint
-from gradsurgery.transformers.checks import check_arguments, check_setup
+from gradsurgery.transformers.checks import check_arguments, check_outputs, check_setup
 from gradsurgery.transformers.random_stream import RandomStream
 
 _DATA_SEED, _FORWARD_SEED = 1_000_003, 2_000_003
@@ -156,11 +156,8 @@ class SurgeryMixin(_Base):
                 return self._trainer_loss(model, inputs, num_items)
             if function.takes_outputs and not self._shares_forward:
                 self._trainer_loss(model, inputs, num_items)
-            if function.takes_outputs and self._outputs is None:
-                raise RuntimeError(
-                    "compute_aux_loss takes outputs, which SurgeryMixin.compute_loss keeps, but compute_loss of "
-                    f"{type(self).__name__} does not call it"
-                )
+            if function.takes_outputs:
+                check_outputs(self._outputs, type(self).__name__)
             with self.compute_loss_context_manager():
                 loss = self._call_aux_function(function, model, self._prepare_inputs(inputs), num_items)
         is_sum = function.takes_num_items and num_items is not None
@@ -270,10 +267,13 @@ class SurgeryMixin(_Base):
 
 
 class _StartSurgery(TrainerCallback):
-    """Starts the surgery when the model is wrapped and the checkpoint is loaded."""
+    """Starts the surgery when the model is wrapped and the checkpoint is loaded, and each step with new batches."""
 
     def __init__(self, trainer: SurgeryMixin) -> None:
         self._trainer = trainer
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         self._trainer._start()
+
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._trainer._aux_pending = []  # left over if a callback ended the epoch in the middle of a step
