@@ -39,8 +39,7 @@ def one_worker(monkeypatch):
     """Sweeps start one worker, as on one core: each imports the libraries and compiles the programs anew."""
     from gradsurgery.lab.sweep import cores
 
-    first = cores.available_cores()[:1]
-    monkeypatch.setattr(cores, "available_cores", lambda: first)
+    monkeypatch.setattr(cores, "available_cores", lambda: 1)
 
 
 def pytest_xdist_auto_num_workers():

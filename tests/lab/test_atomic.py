@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gradsurgery import lab
 from gradsurgery.lab.atomic import write_atomically
-from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import run
 
 
@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
 
 @pytest.fixture(scope="module")
 def old_report(tmp_path_factory):
-    return write_report([run(), run(lam=1.0)], tmp_path_factory.mktemp("report"), "old").parent
+    return lab.report([run(), run(lam=1.0)], tmp_path_factory.mktemp("report"), title="old").parent
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_leaves_a_whole_report(tmp_path, old_report, fill_d
     before = files(tmp_path)
     fill_disk(name)
     with pytest.raises(OSError, match=f"cannot write .*{name}: No space left"):
-        write_report([run("mixed"), run("mixed", lam=1.0)], tmp_path, "new")
+        lab.report([run("mixed"), run("mixed", lam=1.0)], tmp_path, title="new")
     after = files(tmp_path)
     assert after.keys() == before.keys(), "no temporary file is left"
     assert after["report.html"] == before["report.html"]

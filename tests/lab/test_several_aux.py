@@ -8,7 +8,8 @@ import pytest
 
 import gradsurgery as gs
 from gradsurgery import lab
-from gradsurgery.lab.analysis import Allowance, advise, collect_options, group_runs, level_costs
+from gradsurgery.lab.analysis import Allowance, advise, collect_options, group_runs
+from gradsurgery.lab.analysis.level_costs import level_costs
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs

@@ -7,7 +7,8 @@ import pytest
 
 import gradsurgery as gs
 from gradsurgery import lab
-from gradsurgery.lab.analysis import Allowance, advise, collect_options, group_runs, lam_axis
+from gradsurgery.lab.analysis import Allowance, advise, collect_options, group_runs
+from gradsurgery.lab.analysis.series import lam_axis
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import START_TAUS, TAUS, specs

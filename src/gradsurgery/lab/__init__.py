@@ -19,8 +19,7 @@ The same from the command line: ``gradsurgery sweep my_problem.py:smooth``. The 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.extra import require_extra
+from gradsurgery.lab.errors import UserError, require_extra
 from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.lam import Lam
@@ -30,8 +29,8 @@ from gradsurgery.lab.settings import Count, CountOrZero, Name, PositiveFloat, Sw
 from gradsurgery.lab.sweep import sweep
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.analysis import Recommendation
-    from gradsurgery.lab.api import recommend, report
+    from gradsurgery.lab.analysis.recommend import Recommendation, recommend
+    from gradsurgery.lab.reports.report import report
     from gradsurgery.lab.store import Store
 
 __all__ = [
@@ -64,7 +63,12 @@ __all__ = [
     "sweep",
 ]
 
-_LAZY = {"Recommendation": "analysis", "Store": "store", "recommend": "api", "report": "api"}
+_LAZY = {
+    "Recommendation": "analysis.recommend",
+    "Store": "store",
+    "recommend": "analysis.recommend",
+    "report": "reports.report",
+}
 """These need the libraries of the extra."""
 
 

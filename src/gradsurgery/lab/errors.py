@@ -1,6 +1,7 @@
 """Errors that the command line reports in one sentence, without a traceback."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -24,3 +25,15 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> User
     choices = f"choose from {', '.join(known)}" if known else "it has none"
     hint = f"did you mean {closest[0]}?" if closest else choices
     return UserError(" ".join(filter(None, ["there is no", kind, repr(name), where])) + f": {hint}")
+
+
+@contextmanager
+def require_extra() -> Iterator[None]:
+    """Explain how to get a library of the extra ``lab`` that the block cannot import."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        if error.name is None or name == "gradsurgery":
+            raise
+        raise ModuleNotFoundError(f'gradsurgery.lab needs {name}: pip install "gradsurgery[lab]"', name=name) from error

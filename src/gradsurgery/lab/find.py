@@ -12,8 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from gradsurgery.lab.errors import UserError, unknown
-from gradsurgery.lab.extra import require_extra
+from gradsurgery.lab.errors import UserError, require_extra, unknown
 from gradsurgery.lab.method import register_method
 from gradsurgery.lab.problem import Problem
 from gradsurgery.method import Method

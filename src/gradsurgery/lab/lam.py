@@ -1,5 +1,5 @@
-"""λ as a run has it: a number, ``gs.relative`` of one in units of |g_main| / |g_aux|, a tuple with one of these for
-each of several auxiliary losses, or for ``gs.pcd`` the share τ.
+"""The λ of a run: a number, ``gs.relative`` of one in units of |g_main| / |g_aux|, a tuple with one of these for each
+of several auxiliary losses, or for ``gs.pcd`` the share τ.
 
 Runs with several λ are ordered and drawn by the first; the others tell their series apart.
 """

@@ -11,10 +11,8 @@ from tempfile import mkdtemp
 def collect_sources(names: Iterable[str]) -> dict[str, bytes]:
     """The sources of the user's own modules, and of loaded modules in the same folders, by relative path.
 
-    Installed packages are left out: every machine has its own.
-
-    Args:
-        names: modules that define the user's problem and methods; ``__main__`` stands for a script.
+    Given the names of the modules that define the problem and the methods; ``__main__`` stands for a script. Installed
+    packages are left out: every machine has its own.
     """
     tops = {name.partition(".")[0] for name in names} - {"gradsurgery"}
     folders = {path.parent for top in tops if (path := _path(top))} - installation_folders()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradsurgery.lab.run import RunRecord
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.analysis import Advice, Recommendation
+    from gradsurgery.lab.analysis.recommend import Advice, Recommendation
 
     _Path = Path
 else:

@@ -24,13 +24,11 @@ from gradsurgery.lab.lam import Weight
 from gradsurgery.lab.notation import LamLists, parse_lam_lists, parse_lams
 from gradsurgery.lab.objective import Objectives, read_objectives
 from gradsurgery.lab.run import Metrics, Run, RunRecord, Setting
-from gradsurgery.lab.settings import kinds_of
+from gradsurgery.lab.settings import Settings, kinds_of
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from matplotlib.figure import Figure
 
-Settings: TypeAlias = "DataclassInstance | Mapping[str, Setting]"
 TrainingFunction: TypeAlias = Callable[[Run], Iterator[Metrics]]
 Drawing: TypeAlias = "Callable[[Sequence[RunRecord]], dict[str, Figure]]"
 

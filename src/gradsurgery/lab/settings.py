@@ -111,6 +111,8 @@ PositiveFloat: TypeAlias = Annotated[float, Number(positive=True)]
 Switch: TypeAlias = Annotated[bool, TrueOrFalse()]
 Name: TypeAlias = Annotated[str, Text()]
 
+Settings: TypeAlias = "DataclassInstance | Mapping[str, Setting]"
+"""The settings of one scale."""
 Choices: TypeAlias = Mapping[str, Setting | Sequence[Setting]]
 """Name -> a value, or several to sweep over."""
 
@@ -122,12 +124,12 @@ _BY_TYPE: dict[Any, Kind] = {
 }
 
 
-def settings_mapping(settings: "DataclassInstance | Mapping[str, Setting]") -> dict[str, Setting]:
+def settings_mapping(settings: Settings) -> dict[str, Setting]:
     """Settings by name."""
     return dict(settings) if isinstance(settings, Mapping) else asdict(settings)
 
 
-def kinds_of(settings: "DataclassInstance | Mapping[str, Setting]") -> dict[str, Kind]:
+def kinds_of(settings: Settings) -> dict[str, Kind]:
     """The values that each setting takes, by name: those of its field's type, or of the type of its default."""
     values = settings_mapping(settings)
     for name, value in values.items():
@@ -158,16 +160,8 @@ def read_choices(kind: Kind, choices: Setting | Sequence[Setting]) -> list[Setti
     return list(dict.fromkeys(kind.read(value) for value in values))
 
 
-def combine(
-    settings: "DataclassInstance | Mapping[str, Setting]", changes: Choices, problem: str
-) -> Iterable[dict[str, Setting]]:
-    """All combinations of the changes, each a value by name.
-
-    Args:
-        settings: the settings of a scale.
-        changes: the values of each setting to change.
-        problem: the problem's name, for error messages.
-    """
+def combine(settings: Settings, changes: Choices, problem: str) -> Iterable[dict[str, Setting]]:
+    """All combinations of the changes to the settings of a problem, each a value by name."""
     kinds = kinds_of(settings)
     values: dict[str, list[Setting]] = {}
     for name, choices in changes.items():
@@ -182,9 +176,7 @@ def combine(
     return (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))
 
 
-def override(
-    settings: "DataclassInstance | Mapping[str, Setting]", changes: Mapping[str, Setting]
-) -> dict[str, Setting]:
+def override(settings: Settings, changes: Mapping[str, Setting]) -> dict[str, Setting]:
     """All settings by name, with some replaced; the dataclass checks them against each other."""
     if isinstance(settings, Mapping):
         return {**settings, **changes}

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gradsurgery.lab import RunRecord, Store, UserError
 from gradsurgery.lab.cli.commands import raise_if_failed
-from gradsurgery.lab.cli.parser import AddCommand, add_shared
+from gradsurgery.lab.cli.parser import Subparsers, add_command, add_shared
 from gradsurgery.lab.errors import unknown
 from gradsurgery.lab.sweep.progress import ProgressBar
 
@@ -16,11 +16,10 @@ _EXAMPLES = """
   gradsurgery claims C12 C13 --scale laptop --data-dir data"""
 
 
-def add_claims_command(add_command: AddCommand) -> None:
+def add_claims_command(subparsers: Subparsers) -> None:
     """Add ``gradsurgery claims``; an entry point in the group ``gradsurgery.commands``."""
-    parser = add_command(
-        "claims", claims, "measure the claims of the paper, and print the verdicts", examples=_EXAMPLES
-    )
+    summary = "measure the claims of the paper, and print the verdicts"
+    parser = add_command(subparsers, "claims", claims, summary, examples=_EXAMPLES)
     parser.add_argument("ids", nargs="*", metavar="ID", help="such as C12 C13 (default: all)")
     parser.add_argument("--scale", help="demo (default) or laptop")
     add_shared(parser, "--folder", "--data-dir", "--workers", "--checkpoint-every")

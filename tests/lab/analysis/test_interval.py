@@ -23,9 +23,10 @@ def test_the_interval_of_three_seeds_by_hand():
     assert (interval.low, interval.high) == pytest.approx((2 - reach, 2 + reach))
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, math.nan], [1.0, math.inf]])
-def test_one_seed_has_no_interval(values):
-    assert interval_of(values) is None
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, math.nan], [1.0, math.inf], [math.inf, -math.inf]])
+def test_the_interval_of_one_seed_is_infinite(values):
+    interval = interval_of(values)
+    assert (interval.low, interval.high, interval.seeds) == (-math.inf, math.inf, len(values))
 
 
 @pytest.mark.parametrize("values", [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0, 4.0], [-1.0, -1.2], [0.1, 1.0]])

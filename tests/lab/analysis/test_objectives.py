@@ -57,8 +57,7 @@ def test_a_metric_may_be_minimised():
 def test_more_is_better_in_the_verdict_too():
     records = runs(maximise={"main": "accuracy", "aux": "bleu"}, seeds=3, noise=0.01)
     advice = advise(collect_options(records), Allowance(0.02))
-    assert advice.verdict.winner == "bloop"
-    assert advice.verdict.text.startswith("bloop wins (its bleu against mixed, λ = 0.1: +33.3 %")
+    assert advice.verdict.startswith("bloop wins (its bleu against mixed, λ = 0.1: +33.3 %")
     assert advice.options.criteria.data == "accuracy and bleu"
 
 
@@ -135,7 +134,7 @@ def test_training_and_held_out_losses_may_be_mixed():
 
 def test_an_allowance_that_permits_everything_has_a_verdict():
     records = runs(maximise={"main": "accuracy", "aux": "bleu"}, seeds=2, noise=0.01)
-    assert advise(collect_options(records), Allowance(1.0)).verdict.winner == "bloop"
+    assert advise(collect_options(records), Allowance(1.0)).verdict.startswith("bloop wins")
 
 
 def test_main_has_one_metric():

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import Allowance, advise, collect_options, outcome_sentences, progress_sentences
+from gradsurgery.lab.analysis import Allowance, advise, collect_options
+from gradsurgery.lab.analysis.outcomes import outcome_sentences, progress_sentences
 from tests.lab.analysis.synthetic_runs import ending
 
 POINTS = [("mixed", 0.1, 1.0, 9.0), ("bloop", 0.1, 1.0, 5.0)]

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import final_point, has_diverged, has_losses
+from gradsurgery.lab.analysis import final_point
+from gradsurgery.lab.analysis.outcomes import has_diverged, has_losses
 from tests.lab.analysis.synthetic_runs import run
 
 TRAIN = {"main_train": 1.0, "aux_train": 2.0}

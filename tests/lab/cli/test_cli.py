@@ -250,7 +250,7 @@ MISTAKES = {
     "negative time": ([*ONE_RUN, "--checkpoint-every", "-5"], "a number of seconds from 0; got -5"),
     "no time": ([*ONE_RUN, "--checkpoint-every", "nan"], "a number of seconds from 0; got nan"),
     "text as time": ([*ONE_RUN, "--checkpoint-every", "soon"], "a number of seconds from 0; got soon"),
-    "workers": (["run", "lipschitz", "--workers", "-1"], "the number of workers must be a whole number from 0; got -1"),
+    "workers": ([*ONE_RUN, "--workers", "-1"], "the number of workers must be a whole number from 0; got -1"),
     "no cores": (["sweep", "lipschitz", "--cores-per-run", "0"], "cores per run must be a whole number from 1; got 0"),
     "cores": (["sweep", "lipschitz", "--cores-per-run", "9999"], "cores that this process may use; got 9999"),
 }

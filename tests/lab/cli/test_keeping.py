@@ -153,7 +153,16 @@ def test_delete_takes_all_its_options_together(call, options, left):
 
 
 @pytest.mark.parametrize(
-    "options", ["--methods blop", "--lams 7", "--lams relative:0.1", "--lams ,", "--seeds 5", "--methods ,", "--failed"]
+    "options",
+    [
+        "--methods blop",
+        "--lams 7",
+        "--lams relative:0.1",
+        "--lams ,",
+        "--seeds 5",
+        "--methods ,",
+        "--methods blop --failed",
+    ],
 )
 def test_options_that_match_no_run_delete_nothing(call, options):
     record("runs", 0.1)
@@ -161,6 +170,16 @@ def test_options_that_match_no_run_delete_nothing(call, options):
     expected = "no stored run of mine matches all options; it has mixed: 1 run (λ = 0.1; seed 0)"
     assert (code, err) == (2, f"gradsurgery: {expected}\n")
     assert len(stored()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"), [("", "2 matching runs of mine"), (" --lams 0.1", "1 matching run of mine")]
+)
+def test_deleting_failed_runs_is_no_mistake_if_none_failed(call, options, runs):
+    record("runs", 0.1, 1.0)
+    code, out, err = call(f"delete mine --failed{options}")
+    assert (code, out, err) == (0, f"nothing to delete: of {runs}, none failed\n", "")
+    assert len(stored()) == 2
 
 
 def test_rename_and_report_by_the_new_name(call):

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradsurgery.lab.analysis import LossRange, group_runs
+from gradsurgery.lab.analysis import group_runs
+from gradsurgery.lab.analysis.pareto import LossRange
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region, extend, lam_positions, lam_ticks, range_of
 from tests.lab.analysis.synthetic_runs import ending, run, sweep
 

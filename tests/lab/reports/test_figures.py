@@ -1,7 +1,7 @@
 import pytest
 
 from gradsurgery.lab.analysis.series import group_runs
-from gradsurgery.lab.reports.figures import COLUMN, PAGE, draw_fronts, draw_mixed_loss
+from gradsurgery.lab.reports.figures import COLUMN, MIXTURES, PAGE, draw_fronts, draw_mixed_loss
 from gradsurgery.lab.reports.style import look
 from tests.lab.analysis.synthetic_runs import LAMS, ending, run, sweep
 
@@ -54,14 +54,6 @@ def test_a_single_seed_has_no_error_bars():
     assert not draw_fronts(group_runs(sweep(seeds=1))).axes[0].collections
 
 
-def test_trajectories_are_drawn_on_request():
-    groups = group_runs(sweep())
-    bloop = {"color": look("bloop").colour, "alpha": 0.18}
-    assert lines(draw_fronts(groups).axes[0], **bloop) == []
-    trajectories = lines(draw_fronts(groups, trajectories=True).axes[0], **bloop)
-    assert [len(points) for points in trajectories] == [21] * 15
-
-
 def test_final_points_fill_the_panel():
     records = sweep()
     panel = draw_fronts(group_runs(records)).axes[0]
@@ -82,7 +74,7 @@ def test_one_run_on_one_split_fills_one_column():
 
 def test_mixed_loss_by_hand():
     records = sweep(seeds=1, methods={"bloop": 0.01})
-    panel = draw_mixed_loss(group_runs(records), mixtures=(0.25,)).axes[0]
+    panel = draw_mixed_loss(group_runs(records)).axes[MIXTURES.index(0.25)]
     for style, split in ((":", "train"), ("-", "test")):
         [line] = lines(panel, linestyle=style)
         expected = [0.75 * record.final[f"main_{split}"] + 0.25 * record.final[f"aux_{split}"] for record in records]

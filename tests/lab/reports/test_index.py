@@ -3,8 +3,8 @@
 import re
 from dataclasses import replace
 
+from gradsurgery import lab
 from gradsurgery.lab.reports.index import write_index
-from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import main_alone, sweep
 
 RECORDS = sweep() + main_alone()
@@ -13,8 +13,8 @@ RECORDS = sweep() + main_alone()
 def test_each_sweep_has_a_link_its_fronts_and_its_recommendations(tmp_path, png_only):
     other = [replace(record, spec=replace(record.spec, problem="a<b")) for record in sweep(seeds=1)]
     reports = {
-        write_report(RECORDS, tmp_path / "first", "lipschitz, demo"): ("lipschitz, demo", RECORDS),
-        write_report(other, tmp_path / "second", "a<b, demo"): ("a<b, demo", other),
+        lab.report(RECORDS, tmp_path / "first", title="lipschitz, demo"): ("lipschitz, demo", RECORDS),
+        lab.report(other, tmp_path / "second", title="a<b, demo"): ("a<b, demo", other),
     }
     path = write_index(reports, tmp_path)
     page = path.read_text("utf-8")
@@ -30,5 +30,5 @@ def test_each_sweep_has_a_link_its_fronts_and_its_recommendations(tmp_path, png_
 def test_a_sweep_without_fronts_has_no_image(tmp_path, png_only):
     diverged = sweep(seeds=1, methods={"mixed": None}, lams=(10.0,), steps=4)
     diverged = [replace(record, metrics=({"step": 0.0, "main_train": float("nan")},)) for record in diverged]
-    page = write_index({write_report(diverged, tmp_path / "first", "t"): ("t", diverged)}, tmp_path)
+    page = write_index({lab.report(diverged, tmp_path / "first", title="t"): ("t", diverged)}, tmp_path)
     assert "<img" not in page.read_text("utf-8")

@@ -12,8 +12,6 @@ from PIL import Image
 
 import gradsurgery as gs
 from gradsurgery import lab
-from gradsurgery.lab.analysis import Allowance
-from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import LAMS, METHODS, ending, main_alone, run, sweep
 
 
@@ -45,7 +43,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    return write_report(sweep(), tmp_path_factory.mktemp("report") / "new" / "folder", "lipschitz, demo")
+    return lab.report(sweep(), tmp_path_factory.mktemp("report") / "new" / "folder", title="lipschitz, demo")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ def test_figures_meet_the_requirements_of_a_journal(report, name):
 @pytest.mark.slow
 def test_the_same_runs_give_the_same_files(report, tmp_path):
     rc_params = dict(matplotlib.rcParams)
-    again = write_report(sweep(), tmp_path, "lipschitz, demo")
+    again = lab.report(sweep(), tmp_path, title="lipschitz, demo")
     for file in ("report.html", "figures/fronts.pdf", "figures/mixed-loss.png"):
         assert (again.parent / file).read_bytes() == (report.parent / file).read_bytes()
     assert dict(matplotlib.rcParams) == rc_params
@@ -147,20 +145,20 @@ def test_the_header_states_what_was_run(page):
 
 
 def test_a_title_cannot_break_the_page(tmp_path, no_figures):
-    path = write_report([run()], tmp_path, "</script><b>&\"'")
+    path = lab.report([run()], tmp_path, title="</script><b>&\"'")
     assert "</script>&lt;" not in path.read_text("utf-8").split("</title>")[0]
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in path.read_text("utf-8")
 
 
 def test_a_name_cannot_break_the_script(tmp_path, no_figures):
     record = run()
-    path = write_report([replace(record, spec=replace(record.spec, method="</script>"))], tmp_path, "title")
+    path = lab.report([replace(record, spec=replace(record.spec, method="</script>"))], tmp_path, title="title")
     assert Page(path).data["curves"][0]["series"] == "</script>"
 
 
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path, no_figures):
     record = run(steps=2000)
-    (curves,) = Page(write_report([record], tmp_path, "long")).data["curves"][0]["runs"]
+    (curves,) = Page(lab.report([record], tmp_path, title="long")).data["curves"][0]["runs"]
     assert len(curves["step"]) == len(curves["main_train"]) == 200
     assert [curves["step"][index] for index in (0, -1)] == [0.0, 100_000.0]
     assert curves["main_train"][-1] == pytest.approx(record.final["main_train"], rel=1e-3)
@@ -168,7 +166,7 @@ def test_long_curves_are_thinned_and_keep_their_ends(tmp_path, no_figures):
 
 def test_diagnostics_are_averaged_over_a_tenth_of_the_run(tmp_path, no_figures):
     rows = tuple({"step": float(k), "main_train": 1.0, "aux_train": 1.0, "surgery/conflict": k % 2} for k in range(60))
-    (curves,) = Page(write_report([replace(run(), metrics=rows)], tmp_path, "s")).data["curves"][0]["runs"]
+    (curves,) = Page(lab.report([replace(run(), metrics=rows)], tmp_path, title="s")).data["curves"][0]["runs"]
     assert curves["surgery/conflict"][:6] == [0.0, 0.5, 0.3333, 0.5, 0.4, 0.5], "as many rows as there are"
     assert set(curves["surgery/conflict"][6:]) == {0.5}, "six rows"
     assert "surgery/removed" not in curves
@@ -177,7 +175,7 @@ def test_diagnostics_are_averaged_over_a_tenth_of_the_run(tmp_path, no_figures):
 def test_the_answer_is_on_top_of_the_page(tmp_path, no_figures):
     points = [("mixed", 0.0, 1.0, 10.0), ("mixed", 0.1, 1.03, 8.0), ("bloop", 0.3, 1.0, 6.0)]
     records = [ending(*point[:3], point[3] + 0.1 * seed, seed) for point in points for seed in (0, 1, 2)]
-    page = write_report(records, tmp_path, "s").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    page = lab.report(records, tmp_path, title="s").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
     before, section = page.split("<body")[1].split('<h2 id="answer-heading">')
     assert "<section" not in before.rsplit("<section", 1)[0], "no section is above it"
     opened, *folded = section.split("</section>")[0].split('<details class="answer">')
@@ -192,18 +190,18 @@ def test_the_answer_is_on_top_of_the_page(tmp_path, no_figures):
 
 def test_a_sweep_that_cannot_be_compared_says_why(tmp_path, no_figures):
     records = [ending("mixed", 0.0, 0.0, 1.0), ending("mixed", 0.1, 0.0, 1.0)]
-    page = write_report(records, tmp_path, "s").read_text("utf-8")
+    page = lab.report(records, tmp_path, title="s").read_text("utf-8")
     assert "No recommendation: main alone ends with main = 0" in page
-    assert "answer-heading" not in write_report([run()], tmp_path, "s").read_text("utf-8")
+    assert "answer-heading" not in lab.report([run()], tmp_path, title="s").read_text("utf-8")
 
 
 def test_main_alone_by_itself_has_no_slider(tmp_path, no_figures):
-    assert Page(write_report(main_alone(), tmp_path, "alone")).data["allowances"] is None
+    assert Page(lab.report(main_alone(), tmp_path, title="alone")).data["allowances"] is None
 
 
 def test_main_alone_beside_diverged_runs_has_no_charts(tmp_path, no_figures):
     diverged = [run(diverged=True), run("mixed", diverged=True)]
-    assert Page(write_report(main_alone() + diverged, tmp_path, "diverged")).scripts == []
+    assert Page(lab.report(main_alone() + diverged, tmp_path, title="diverged")).scripts == []
 
 
 @pytest.mark.slow
@@ -211,7 +209,7 @@ def test_a_page_for_2000_runs_is_small(tmp_path, no_figures):
     grid = itertools.product(list(gs.METHODS)[:10], np.geomspace(1e-4, 1, 20).tolist(), range(10))
     records = [run(method, lam, seed=seed, steps=100) for method, lam, seed in grid]
     assert len(records) == 2000
-    assert write_report(records + main_alone(10, steps=100), tmp_path, "large").stat().st_size < 10e6
+    assert lab.report(records + main_alone(10, steps=100), tmp_path, title="large").stat().st_size < 10e6
 
 
 UNUSUAL = {
@@ -242,7 +240,7 @@ def test_a_report_from_python_has_the_losses_and_the_figures_of_the_problem(tmp_
 @pytest.mark.parametrize("case", UNUSUAL)
 def test_unusual_runs_make_a_report(tmp_path, png_only, case):
     records, figures = UNUSUAL[case]
-    path = write_report(records, tmp_path, case)
+    path = lab.report(records, tmp_path, title=case)
     assert len(list((tmp_path / "figures").iterdir())) == figures
     series = {(record.spec.method, record.spec.rho) for record in records}
     buttons = [button["data-method"] for button in Page(path).find("button") if "data-method" in button]
@@ -252,45 +250,46 @@ def test_unusual_runs_make_a_report(tmp_path, png_only, case):
 def test_runs_with_different_conditions_are_pointed_out(tmp_path, no_figures):
     other = run(steps=30, seed=1)
     other = replace(other, info={**other.info, "jax": "0.7.0"})
-    text = write_report([run(), other], tmp_path, "mixed up").read_text("utf-8")
+    text = lab.report([run(), other], tmp_path, title="mixed up").read_text("utf-8")
     assert "trained under different conditions, compare with care: jax (0.6.2, 0.7.0)." in text
     assert "<code>1000, 1500</code>" in text
 
 
 def test_figures_of_a_problem_are_embedded_and_drawn_from_finished_runs(tmp_path):
     records = [run(), replace(run(seed=1, status="failed"), metrics=()), run(seed=2, status="running")]
-    path = write_report(records, tmp_path, "own", draw=lambda records: {f"own-{len(records)}": Figure()})
+    problem = replace(lab.find_problem("lipschitz"), draw=lambda records: {f"own-{len(records)}": Figure()})
+    path = lab.report(records, tmp_path, problem=problem)
     assert (tmp_path / "figures" / "own-1.pdf").exists()
     assert [image["src"][:22] for image in Page(path).find("img", alt="own-1")] == ["data:image/png;base64,"]
 
 
 def test_a_sweep_that_diverged_says_that_there_is_nothing_to_draw(tmp_path, no_figures):
-    page = write_report([run(diverged=True)], tmp_path, "diverged").read_text("utf-8")
+    page = lab.report([run(diverged=True)], tmp_path, title="diverged").read_text("utf-8")
     assert "No run ended with finite losses, so there is nothing to draw." in page
     assert "<script" not in page
 
 
 def test_a_single_method_has_no_comparison(tmp_path, no_figures):
-    page = write_report(sweep(methods={"bloop": 0.01}), tmp_path, "one").read_text("utf-8")
+    page = lab.report(sweep(methods={"bloop": 0.01}), tmp_path, title="one").read_text("utf-8")
     assert "comparison-heading" not in page
 
 
 def test_failed_runs_are_warned_about(tmp_path, no_figures):
     failed = run(seed=9, status="failed")
     failed = replace(failed, info={"reason": "ValueError: <no data>"}, metrics=())
-    page = write_report([run(), failed], tmp_path, "failed").read_text("utf-8")
+    page = lab.report([run(), failed], tmp_path, title="failed").read_text("utf-8")
     assert "1 of 2 runs failed. The first is bloop, λ = 0.1, seed 9: ValueError: &lt;no data&gt;" in page
     assert "<td>9</td><td>ValueError: &lt;no data&gt;</td>" in page
 
 
 def test_a_report_without_runs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
-        write_report([], tmp_path, "nothing")
+        lab.report([], tmp_path)
 
 
-@pytest.mark.parametrize(("allowance", "label"), [(Allowance(0.1), "10 %"), (Allowance(0.04), "4 %")])
-def test_the_page_opens_with_the_given_allowance(allowance, label, tmp_path, no_figures):
-    page = Page(write_report(sweep() + main_alone(), tmp_path, "sweep", allowance=allowance))
+@pytest.mark.parametrize(("allow", "label"), [(0.1, "10 %"), (0.04, "4 %")])
+def test_the_page_opens_with_the_given_allowance(allow, label, tmp_path, no_figures):
+    page = Page(lab.report(sweep() + main_alone(), tmp_path, allow=allow))
     allowances = page.data["allowances"]
     assert allowances["positions"][allowances["first"]]["label"] == label
     text = (tmp_path / "report.html").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
@@ -300,7 +299,7 @@ def test_the_page_opens_with_the_given_allowance(allowance, label, tmp_path, no_
 
 
 def test_a_page_can_open_with_a_difference(tmp_path, no_figures):
-    page = Page(write_report(sweep() + main_alone(), tmp_path, "sweep", allowance=Allowance(0.01, absolute=True)))
+    page = Page(lab.report(sweep() + main_alone(), tmp_path, allow=0.01, absolute=True))
     (position,) = page.data["allowances"]["positions"]
     alone = [record.final["main_test"] for record in main_alone()]
     assert position["limit"] == pytest.approx(sum(alone) / len(alone) + 0.01)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from gradsurgery import lab
 from gradsurgery.lab import recommend
-from gradsurgery.lab.reports.allowances import ALLOWANCES
-from gradsurgery.lab.reports.report import write_report
+from gradsurgery.lab.reports.allowance_slider import POSITIONS
 from tests.browser import CHROMIUM, launch, new_context
 from tests.lab.analysis.synthetic_runs import ending, main_alone, run, sweep
 
@@ -54,7 +54,7 @@ def open_pages(browser, tmp_path_factory, no_figures_in_module):
     def open_report(name, viewport, **options):
         key = (name, *viewport.values(), *options.items())
         if key not in pages:
-            path = write_report(REPORTS[name], tmp_path_factory.mktemp("report"), name)
+            path = lab.report(REPORTS[name], tmp_path_factory.mktemp("report"), title=name)
             pages[key] = Visit(new_context(browser, viewport=viewport, **options).new_page(), path.as_uri())
         return pages[key]
 
@@ -221,7 +221,7 @@ def test_the_page_recommends_what_recommend_does(visit, name):
     slider = page.locator("#allowance")
     assert page.locator("#allowance-text").inner_text() == "2 %"
     seen = set()
-    for position, allow in enumerate(ALLOWANCES):
+    for position, allow in enumerate(POSITIONS):
         slider.fill(str(position))
         expected = recommend(REPORTS[name], allow)
         assert page.locator("#chosen li").all_inner_texts() == [each.text for each in expected]
@@ -231,7 +231,7 @@ def test_the_page_recommends_what_recommend_does(visit, name):
         assert all(point in fronts for trace in marked for point in points(trace))
         seen.add(tuple(each.lam for each in expected))
     assert len(seen) > 2, "the slider changes the recommendation"
-    slider.fill(str(ALLOWANCES.index(0.02)))
+    slider.fill(str(POSITIONS.index(0.02)))
 
 
 def points(trace):

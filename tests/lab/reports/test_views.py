@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gradsurgery import lab
 from gradsurgery.lab.objective import judge_by, read_objectives
-from gradsurgery.lab.reports.report import write_report
 from tests.lab.analysis.synthetic_runs import ending
 
 ENDS = [("mixed", 0.0, 0.90, 10.0), ("bloop", 0.1, 0.89, 5.0), ("bloop", 1.0, 0.70, 4.0), ("bloop", 10.0, 0.60, 4.5)]
@@ -23,7 +23,7 @@ def data(tmp_path, no_figures):
         for method, lam, end, aux in ENDS
     ]
     judged = judge_by(read_objectives({"main": "accuracy"}, None), records)
-    page = write_report(judged, tmp_path, "accuracy").read_text("utf-8")
+    page = lab.report(judged, tmp_path, title="accuracy").read_text("utf-8")
     assert '<button type="button" data-split="metrics">accuracy</button>' in page
     return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
 

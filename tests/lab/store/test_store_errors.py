@@ -1,6 +1,7 @@
 """A store that is damaged, hostile, locked, out of space, or a file of another program: one sentence each."""
 
 import errno
+import json
 import os
 import shutil
 import sqlite3
@@ -83,6 +84,7 @@ def execute(path, statement, *values):
         ("info", '{"samples": "[{\\"source\\": \\"a\\"}]"}', "samples must be a list of objects"),
         ("info", '{"samples": 3}', "samples must be a list of objects"),
         ("info", '{"samples": "[{"}', "Expecting"),
+        ("info", json.dumps({"samples": "[" * 100_000}), "samples are nested too deeply"),
         ("lam", "much", "lam is 'much', not int or float"),
         ("rho", b"0.1", "rho is b'0.1', not int or float"),
         ("status", "odd", "status is 'odd', not running, done, failed or stopped"),

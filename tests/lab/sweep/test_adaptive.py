@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gradsurgery import lab
-from gradsurgery.lab.analysis import LossRange, Region
+from gradsurgery.lab.analysis.pareto import LossRange, Region
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.sweep.adaptive import next_lam, train_adaptively

@@ -14,7 +14,6 @@ from gradsurgery.lab.sweep import cores
 from gradsurgery.lab.sweep.cores import (
     Place,
     assign_places,
-    available_cores,
     cuda_devices,
     has_accelerator,
     limit_children,
@@ -25,7 +24,7 @@ from tests.lab.sweep.recorder import Recorder
 
 @pytest.fixture
 def four_cores(monkeypatch):
-    monkeypatch.setattr(cores, "available_cores", lambda: [2, 3, 6, 7])
+    monkeypatch.setattr(cores, "available_cores", lambda: 4)
     monkeypatch.setattr(cores, "has_accelerator", lambda: False)
     monkeypatch.setattr(cores, "cuda_devices", list)
 
@@ -33,12 +32,12 @@ def four_cores(monkeypatch):
 @pytest.mark.parametrize(
     ("workers", "cores_per_run", "expected"),
     [
-        (None, None, [[2], [3], [6], [7]]),
-        (1, None, [[2]]),
-        (6, None, [[2], [3], [6], [7], [2], [3]]),
-        (None, 2, [[2, 3], [6, 7]]),
-        (None, 3, [[2, 3, 6]]),
-        (2, 3, [[2, 3, 6], [7, 2, 3]]),
+        (None, None, [1, 1, 1, 1]),
+        (1, None, [1]),
+        (6, None, [1, 1, 1, 1, 1, 1]),
+        (None, 2, [2, 2]),
+        (None, 3, [3]),
+        (2, 3, [3, 3]),
     ],
 )
 def test_every_worker_has_the_same_number_of_cores(four_cores, workers, cores_per_run, expected):
@@ -49,19 +48,19 @@ def test_every_worker_has_the_same_number_of_cores(four_cores, workers, cores_pe
 
 def test_an_accelerator_is_used_by_one_worker_with_all_cores(four_cores, monkeypatch):
     monkeypatch.setattr(cores, "has_accelerator", lambda: True)
-    assert assign_places(None, None) == [Place([2, 3, 6, 7])]
-    assert assign_places(2, 1) == [Place([2]), Place([3])]
+    assert assign_places(None, None) == [Place(4)]
+    assert assign_places(2, 1) == [Place(1), Place(1)]
 
 
 @pytest.mark.parametrize(
     ("devices", "workers", "cores_per_run", "expected"),
     [
-        ("ab", None, None, [([2, 3], "a"), ([6, 7], "b")]),
-        ("ab", None, 1, [([2], "a"), ([3], "b")]),
-        ("abc", 4, None, [([2], "a"), ([3], "b"), ([6], "c"), ([7], "a")]),
-        ("abcd", 2, None, [([2], "ab"), ([3], "cd")]),
-        ("abcd", 1, None, [([2], "abcd")]),
-        ("abcdef", None, None, [([2], "a"), ([3], "b"), ([6], "c"), ([7], "d"), ([2], "e"), ([3], "f")]),
+        ("ab", None, None, [(2, "a"), (2, "b")]),
+        ("ab", None, 1, [(1, "a"), (1, "b")]),
+        ("abc", 4, None, [(1, "a"), (1, "b"), (1, "c"), (1, "a")]),
+        ("abcd", 2, None, [(1, "ab"), (1, "cd")]),
+        ("abcd", 1, None, [(1, "abcd")]),
+        ("abcdef", None, None, [(1, "a"), (1, "b"), (1, "c"), (1, "d"), (1, "e"), (1, "f")]),
     ],
 )
 def test_each_accelerator_trains_one_run(four_cores, monkeypatch, devices, workers, cores_per_run, expected):
@@ -119,39 +118,37 @@ def test_more_cores_than_there_are_is_refused(four_cores):
         assign_places(None, 5)
 
 
-def child_conditions():
-    code = "import os; print(len(os.sched_getaffinity(0)), os.environ.get('NPROC'), os.environ.get('OMP_NUM_THREADS'))"
+def child_limits():
+    code = "import os; print(os.environ.get('NPROC'), os.environ.get('OMP_NUM_THREADS'))"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_children_inherit_the_limit_and_this_process_does_not_keep_it():
-    before = available_cores()
-    with limit_children(Place(before[-1:])):
-        assert child_conditions()[0] == "1"
-    assert available_cores() == before
-    assert child_conditions()[0] == str(len(before))
-
-
-def test_where_processes_cannot_be_pinned_variables_limit_the_threads(monkeypatch):
-    monkeypatch.delattr(os, "sched_setaffinity")
+def test_children_inherit_the_limit_and_this_process_does_not_keep_it(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("NPROC", raising=False)
-    with limit_children(Place([0])):
-        assert child_conditions()[1:] == ["1", "1"]
-    assert child_conditions()[1:] == ["None", "7"]
+    with limit_children(Place(3)):
+        assert child_limits() == ["3", "3"]
+    assert child_limits() == ["None", "7"]
 
 
-def test_xla_takes_its_number_of_threads_from_nproc():
-    """NPROC is the fallback for pinning: a sum that depends on the number of threads has to agree with it."""
-    code = "import jax.numpy as jnp; print(float(jnp.sum(jnp.sin(jnp.arange(4e6)))))"
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot pin a process here")
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import jax.numpy as jnp; print(float(jnp.sum(jnp.sin(jnp.arange(4e6)))))", id="jax"),
+        pytest.param("import torch; print(torch.arange(4e6).sin().sum().item(), torch.get_num_threads())", id="torch"),
+    ],
+)
+def test_a_limit_of_one_gives_the_numbers_of_one_core(monkeypatch, code):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    pytest.importorskip(code.split()[1].split(".")[0].rstrip(";"))
 
-    def result(**variables):
-        environment = {**os.environ, **variables}
-        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True).stdout
+    def result(code):
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
-    with limit_children(Place(available_cores()[:1])):
-        pinned = result()
-    assert result(NPROC="1") == pinned != ""
+    pinned = result(f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}")
+    with limit_children(Place(1)):
+        assert result(code) == pinned
 
 
 def test_looking_for_an_accelerator_does_not_load_jax():

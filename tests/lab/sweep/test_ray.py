@@ -20,7 +20,7 @@ from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.events import Done
 from gradsurgery.lab.sweep.messages import Ended, Row, Started
-from gradsurgery.lab.sweep.ray.folder_copy import fingerprint, pack, unpack
+from gradsurgery.lab.sweep.ray.folder_copy import list_files, pack, unpack
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.lab.sweep.worker import Trainer
 from tests.lab.sweep.recorder import Recorder
@@ -42,7 +42,7 @@ WALK = """
     from gradsurgery import lab
     import neighbour
 
-    SETTINGS = {"steps": 6, "sleep": 0.0, "saves": True, "fails": 99.0}
+    SETTINGS = {"steps": 6, "sleep": 0.0, "saves": True, "fails": 99.0, "gate": ""}
 
     @lab.problem(main="distance to 0", aux="distance to 1", settings=SETTINGS, methods=["mixed"], lams=[0.1, 1.0])
     def walk(run):
@@ -52,6 +52,8 @@ WALK = """
             x, first = json.loads(saved.read_text())
         for step in range(first, run.settings["steps"]):
             time.sleep(run.settings["sleep"])
+            while run.settings["gate"] and step >= int(Path(run.settings["gate"]).read_text()):
+                time.sleep(0.02)
             if run.lam >= run.settings["fails"]:
                 raise ArithmeticError(f"cannot train λ = {run.lam}")
             direction = gs.Reference(run.method)([x], [x - 1])[0]
@@ -238,7 +240,7 @@ def test_no_node_that_fits_is_one_sentence(cluster, folder, options, sentence, c
     ("options", "sentence"),
     [
         (["--ray", "--workers", "2"], "workers are processes on this machine, so training on Ray or Slurm takes none"),
-        (["--gpus-per-run", "1"], "--gpus-per-run goes with --ray"),
+        (["--gpus-per-run", "1"], "GPUs per run are for sweeps on Ray"),
         (
             ["--ray", "--process", "0/2@host:1"],
             "--process takes no --workers, no --cores-per-run, no --ray and no --slurm",
@@ -271,7 +273,7 @@ def test_without_ray_the_extra_is_named(folder, capsys, monkeypatch):
 
 
 def test_gpus_per_run_needs_ray_in_python_too():
-    with pytest.raises(UserError, match="gpus_per_run is for sweeps on Ray"):
+    with pytest.raises(UserError, match="GPUs per run are for sweeps on Ray"):
         lab.sweep("conditioning", gpus_per_run=1)
 
 
@@ -303,11 +305,13 @@ def test_a_node_lost_after_the_end_of_a_run_does_not_train_it_again(folder, stor
 @pytest.mark.slow
 def test_ctrl_c_and_a_kill_of_the_driver_continue_with_the_same_numbers(cluster, folder):
     command = [sys.executable, "-m", "gradsurgery.lab.cli", "sweep", "walking.py:walk", "--ray", cluster.address]
-    command += ["--set", "sleep=0.1", "--set", "steps=20", "--checkpoint-every", "0"]
+    gate = folder / "gate"  # the step at which runs wait: they cannot end before they are killed
+    command += ["--set", f"gate={gate}", "--set", "steps=20", "--checkpoint-every", "0"]
     assert main(["sweep", "walking.py:walk", "--folder", "undisturbed", "--set", "steps=20", "--workers", "1"]) == 0
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell makes tests ignore Ctrl-C
-    for kill in (signal.SIGINT, signal.SIGKILL):
+    for kill, steps in ((signal.SIGINT, 6), (signal.SIGKILL, 12)):
         known = len(stored_rows())
+        gate.write_text(str(steps))
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             while process.poll() is None and len(stored_rows()) < known + 5:
                 time.sleep(0.1)
@@ -318,6 +322,7 @@ def test_ctrl_c_and_a_kill_of_the_driver_continue_with_the_same_numbers(cluster,
             assert errors.endswith("gradsurgery: stopped; the same command continues\n")
     signal.signal(signal.SIGINT, before)
     assert any(Path("runs/checkpoints").glob("*/state.json"))
+    gate.write_text("20")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert stored_losses() == stored_losses("undisturbed")
     assert any(row["first"] for row in stored_rows())
@@ -328,12 +333,12 @@ def test_a_folder_survives_packing(tmp_path):
     assert pack(source) == b""
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "state.json").write_text(json.dumps([1, 2]))
-    before = fingerprint(source)
+    before = list_files(source)
     unpack(pack(source), target)
     assert (target / "deep" / "state.json").read_text() == "[1, 2]"
-    assert fingerprint(source) == before
+    assert list_files(source) == before
     (source / "other").write_bytes(b"")
-    assert fingerprint(source) != before
+    assert list_files(source) != before
     unpack(pack(source), target)
     assert sorted(path.name for path in target.iterdir()) == ["deep", "other"]
     unpack(b"", target)

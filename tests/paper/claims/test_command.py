@@ -9,7 +9,8 @@ from gradsurgery.lab.cli import main
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
-from gradsurgery.paper.claims import CLAIMS, Claim, Grid
+from gradsurgery.paper.claims.claim import Claim, Grid
+from gradsurgery.paper.claims.ledger import CLAIMS
 from gradsurgery.paper.claims.ledger.criteria import ahead
 from gradsurgery.paper.claims.records import read_records, write_records
 from gradsurgery.paper.claims.summary import TOPICS, Clause

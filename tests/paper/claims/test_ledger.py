@@ -10,8 +10,8 @@ import gradsurgery as gs
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Run, RunRecord
-from gradsurgery.paper.claims import CLAIMS, judge
-from gradsurgery.paper.claims.ledger import SCALES, select
+from gradsurgery.paper.claims.claim import judge
+from gradsurgery.paper.claims.ledger import CLAIMS, SCALES, select
 from gradsurgery.paper.claims.rule import Verdict
 
 
@@ -72,5 +72,5 @@ def test_a_wrong_direction_is_detected(monkeypatch):
 
 
 def test_the_ledger_is_light_to_import():
-    code = "import sys, gradsurgery.paper.claims; sys.exit('jax' in sys.modules or 'matplotlib' in sys.modules)"
+    code = "import sys, gradsurgery.paper.claims.ledger; sys.exit('jax' in sys.modules or 'matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

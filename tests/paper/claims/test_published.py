@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradsurgery.paper.claims import CLAIMS
+from gradsurgery.paper.claims.ledger import CLAIMS
 from gradsurgery.paper.claims.markdown import render_markdown
 from gradsurgery.paper.claims.records import read_records
 from gradsurgery.paper.claims.summary import TOPICS

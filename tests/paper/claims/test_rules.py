@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gradsurgery.lab.analysis import Interval
+from gradsurgery.lab.analysis import Interval, interval_of
 from gradsurgery.paper.claims.rule import Rule, Verdict, combine
 
 HOLDS, FAILS, UNDECIDED = Verdict
@@ -33,8 +33,8 @@ def test_the_verdict_depends_on_the_whole_interval(rule, low, high, verdict):
     assert rule.verdict(Interval((low + high) / 2, low, high, 3)) == verdict
 
 
-def test_without_an_interval_nothing_is_decided():
-    assert Rule(low=0.0, margin=math.inf).verdict(None) == UNDECIDED
+def test_one_seed_decides_nothing():
+    assert Rule(low=0.0, margin=math.inf).verdict(interval_of([1.0])) == UNDECIDED
 
 
 @pytest.mark.parametrize(

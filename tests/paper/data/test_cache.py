@@ -37,12 +37,12 @@ def test_concurrent_callers_wait_for_the_writer(cache):
     def write(folder):
         written.append(folder)
         started.set()
-        assert proceed.wait(10)
+        assert proceed.wait(600)
         (folder / "file").write_text("x")
 
     first, second = (threading.Thread(target=cached_folder, args=("key", write)) for _ in range(2))
     first.start()
-    assert started.wait(10)
+    assert started.wait(600)
     second.start()
     second.join(0.2)
     assert second.is_alive()

@@ -7,7 +7,7 @@ import pytest
 from gradsurgery.lab.errors import UserError
 from gradsurgery.paper.data.images.builtin import digits, photographs
 from gradsurgery.paper.data.images.dataset import ImageDataset
-from gradsurgery.paper.data.images.source import load_images
+from gradsurgery.paper.data.images.load import load_images
 from tests.paper.data.image_files import encode_image
 
 

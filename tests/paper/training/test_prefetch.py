@@ -16,7 +16,7 @@ def test_the_next_chunk_is_made_in_advance():
 
     batches = Prefetcher(make, chunks=2)
     assert batches(0, 0) == (0, 0)
-    assert second.wait(10), "the second chunk is not made before it is asked for"
+    assert second.wait(600), "the second chunk is not made before it is asked for"
     assert batches(0, 1) == (0, 1)
     assert made == [(0, 0), (0, 1)]
 

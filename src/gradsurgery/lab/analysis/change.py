@@ -52,13 +52,13 @@ class Change:
         The interval of a single seed is infinite.
         """
         if self.is_ratio:
-            return _interval(self._changes, confidence).map(math.expm1)
+            return interval_of(self._changes, confidence).map(math.expm1)
         unit = self._unit
         return self.difference(confidence).map(lambda value: value / unit if unit else math.nan)
 
     def difference(self, confidence: float = CONFIDENCE) -> Interval:
         """The change as a difference. The interval of a single seed is infinite."""
-        return _interval(self._differences, confidence)
+        return interval_of(self._differences, confidence)
 
     def excess(self, *, absolute: bool = False) -> Interval:
         """How much worse the metric is than its reference, as a fraction or as a difference; below 0 if better."""
@@ -71,7 +71,7 @@ class Change:
 
     def effect(self, confidence: float = CONFIDENCE) -> Interval:
         """The mean over seeds of the log of the ratio, or of the difference; above 0 if worse."""
-        return _interval(self._effects, confidence)
+        return interval_of(self._effects, confidence)
 
     def seeds_to_decide(self, confidence: float = CONFIDENCE) -> int | None:
         """How many seeds like these would tell the metric from its reference; None for too many to say."""
@@ -116,11 +116,6 @@ class Change:
     @property
     def _effects(self) -> list[float]:
         return [self.objective.sign * change for change in self._changes]
-
-
-def _interval(values: list[float], confidence: float) -> Interval:
-    interval = interval_of(values, confidence)
-    return interval or Interval(statistics.fmean(values), -math.inf, math.inf, len(values))
 
 
 def _one_decimal(value: float) -> str:

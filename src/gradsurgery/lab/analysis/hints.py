@@ -8,12 +8,7 @@ from gradsurgery.lab.text import number
 
 
 def hints(options: Options, best: Option | None) -> Iterator[str]:
-    """One sentence for each thing that the user can change.
-
-    Args:
-        options: all options.
-        best: the recommended one; None if there is none.
-    """
+    """One sentence for each thing that the user can change; ``best`` is the recommended option, if there is one."""
     aux = options.criteria.aux.name
     if options.unrecorded:
         runs = "a finished run has" if options.unrecorded == 1 else f"{options.unrecorded} finished runs have"

@@ -17,7 +17,7 @@ MAX_SEEDS = 100
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the interval that contains the true one with the given confidence."""
+    """A mean and the interval that contains the true one with the given confidence; infinite for one seed."""
 
     mean: float
     low: float
@@ -48,11 +48,12 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-def interval_of(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """The interval of the mean of one value per seed; None for fewer than two values, or if any is not finite."""
+def interval_of(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
+    """The interval of the mean of one value per seed; infinite for fewer than two values, or if any is not finite."""
     values = list(values)
     if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
+        mean = sum(values) / len(values) if values else math.nan  # fmean raises for both infinities
+        return Interval(mean, -math.inf, math.inf, len(values))
     mean = statistics.fmean(values)
     reach = student_t(len(values) - 1, confidence) * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - reach, mean + reach, len(values))
@@ -80,16 +81,10 @@ class Estimate:
     by_seed: BySeed = field(default_factory=dict)
 
     @property
-    def mean(self) -> float:
-        """The mean over seeds; NaN without any."""
-        return statistics.fmean(self.by_seed.values()) if self.by_seed else math.nan
-
-    @property
-    def interval(self) -> Interval | None:
-        """The 95 % interval of the mean; None for fewer than two seeds."""
+    def interval(self) -> Interval:
+        """The mean with its 95 % interval."""
         return interval_of(self.by_seed.values())
 
     def describe(self, *, percent: bool = False) -> str:
         """The mean with its interval; of one seed the number itself; a dash without any."""
-        interval = self.interval or Interval(self.mean, -math.inf, math.inf, seeds=1)
-        return interval.describe(percent=percent) if self.by_seed else "–"
+        return self.interval.describe(percent=percent) if self.by_seed else "–"

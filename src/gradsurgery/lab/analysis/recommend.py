@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import gradsurgery as gs
-from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
 from gradsurgery.lab.analysis.change import Change
 from gradsurgery.lab.analysis.hints import hints
-from gradsurgery.lab.analysis.options import Option, Options, describe_changes
-from gradsurgery.lab.analysis.verdict import Verdict, compare_best, describe_seeds
+from gradsurgery.lab.analysis.options import Option, Options, collect_options, describe_changes
+from gradsurgery.lab.analysis.verdict import compare_best, describe_seeds
 from gradsurgery.lab.lam import Lam, Weight, lam_arguments, lam_names, lam_number
-from gradsurgery.lab.run import Setting
+from gradsurgery.lab.notebook import Recommendations
+from gradsurgery.lab.objective import judge_by, read_objectives
+from gradsurgery.lab.run import RunRecord, Setting
 from gradsurgery.lab.text import write_setting
 
 
@@ -88,7 +90,8 @@ class Advice:
     allowance: Allowance
     recommendations: tuple[Recommendation, ...]
     """One for each method, the best aux first, those without a λ last."""
-    verdict: Verdict
+    verdict: str
+    """Which method wins, or why that is undecided; empty for fewer than two methods, or for one seed."""
     hints: tuple[str, ...]
     options: Options
     """What it was chosen from."""
@@ -118,7 +121,7 @@ class Advice:
             return f"Train on main alone: {none} if {criteria.main.name} may be {self.allowance} worse."
         seeds = "one seed" if option.main.seeds == 1 else f"{option.main.seeds} seeds, 95 % intervals"
         changes = describe_changes(option.changes, absolute=self.allowance.absolute)
-        in_doubt = not (self.recommendations[0].certain or option.main.seeds == 1 or self.verdict.text)
+        in_doubt = not (self.recommendations[0].certain or option.main.seeds == 1 or self.verdict)
         doubt = f"; {criteria.main.name} may be beyond the allowance" if in_doubt else ""
         return f"Against main alone: {changes} ({seeds}){doubt}."
 
@@ -149,6 +152,35 @@ def advise(options: Options, allowance: Allowance) -> Advice:
     return Advice(allowance, tuple(recommendations), verdict, tuple(hints(options, best)), options)
 
 
+def recommend(
+    records: Iterable[RunRecord],
+    allow: float = DEFAULT.limit,
+    *,
+    absolute: bool = False,
+    maximise: Mapping[str, str] | None = None,
+    minimise: Mapping[str, str] | None = None,
+) -> list[Recommendation]:
+    """For each method, the λ and ρ with the best aux among those whose main stays within the allowance.
+
+    Both are judged by the held-out losses if there are any, or by the metrics that ``@lab.problem`` names.
+
+    Args:
+        records: runs of one problem and scale; main alone (``mixed`` with λ = 0) is among them. If they have several
+            settings, such as learning rates, one of them is recommended too, and compared with the best main alone.
+        allow: how much worse main may be than main alone: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference rather than a fraction.
+        maximise: metrics to judge by instead of those of the problem, such as ``{"main": "accuracy_test"}``.
+        minimise: the same for metrics of which less is better.
+
+    Returns:
+        One recommendation for each method, in the order of their aux, the best first. A notebook shows the best as
+        code.
+    """
+    named = read_objectives(maximise, minimise)
+    advice = advise(collect_options(judge_by(named, records) if named else records), Allowance(allow, absolute))
+    return Recommendations(advice.recommendations, advice)
+
+
 def _recommend(option: Option, split: str, allowance: Allowance) -> Recommendation:
     main, aux = option.main, option.aux
     certain = main.seeds > 1 and allowance.excess(option).high <= allowance.limit
@@ -168,19 +200,18 @@ def _judge(
     within: Mapping[str, Sequence[Option]],
     recommendations: Sequence[Recommendation],
     allowance: Allowance,
-) -> Verdict:
+) -> str:
     first, main, aux = recommendations[0], options.criteria.main.name, options.criteria.aux.name
     lead = f"Undecided: {first.method} has the best {aux}, but"
     if len(recommendations) < 2 or first.seeds == 1:
-        return Verdict()
+        return ""
     if first.option is None:
-        return Verdict(f"No method improves {aux} within the allowance: train on main alone.")
+        return f"No method improves {aux} within the allowance: train on main alone."
     if not options.seeds_differ:
-        return Verdict(f"{lead} all seeds gave the same numbers.")
+        return f"{lead} all seeds gave the same numbers."
     if not first.certain:
         needed = first.option.main.seeds_within(allowance.limit, absolute=allowance.absolute)
-        text = f"{lead} its {main} may be beyond the allowance. {describe_seeds(needed)}"
-        return Verdict(text, seeds_needed=needed)
+        return f"{lead} its {main} may be beyond the allowance. {describe_seeds(needed)}"
     rivals = [
         option
         for method, candidates in options.by_method.items()

@@ -10,7 +10,6 @@ best of many noisy numbers is good by chance. So a method wins only if
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.change import Change
@@ -18,18 +17,7 @@ from gradsurgery.lab.analysis.interval import CONFIDENCE, MAX_SEEDS
 from gradsurgery.lab.analysis.options import Option
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Which method wins, or why that is undecided."""
-
-    text: str = ""
-    """One sentence; empty for fewer than two methods, or for one seed."""
-    winner: str | None = None
-    seeds_needed: int | None = None
-    """How many seeds with this spread would decide; None if the method wins already, or if nobody can say."""
-
-
-def compare_best(best: Option, own: Sequence[Option], rivals: Sequence[Option], allowance: Allowance) -> Verdict:
+def compare_best(best: Option, own: Sequence[Option], rivals: Sequence[Option], allowance: Allowance) -> str:
     """Whether the best option of one method beats all options of the others.
 
     Args:
@@ -41,21 +29,18 @@ def compare_best(best: Option, own: Sequence[Option], rivals: Sequence[Option], 
     name = best.aux.objective.name
     against = [(option, best.aux.against(option.aux)) for option in rivals]
     if not against:
-        return Verdict(f"{best.method} wins: no other method keeps main within the allowance.", best.method)
+        return f"{best.method} wins: no other method keeps main within the allowance."
     if any(change.seeds < 2 for _, change in against):
-        return Verdict(
-            f"Undecided: {best.method} has the best {name}, but shares fewer than two seeds with the others."
-        )
+        return f"Undecided: {best.method} has the best {name}, but shares fewer than two seeds with the others."
     contenders = [option for option in own if option is not best and not best.aux.against(option.aux).is_better()]
     confidence = 1 - (1 - CONFIDENCE) / (1 + len(contenders))
     closest, change = max(against, key=lambda item: item[1].effect(confidence).high)
     comparison = f"its {name} against {closest.name}: {change.describe()}"
     if all(change.is_better(confidence) for _, change in against):
-        return Verdict(f"{best.method} wins ({comparison}).", best.method)
+        return f"{best.method} wins ({comparison})."
     needed = [_seeds_to_decide(option, change, confidence, allowance) for option, change in against]
     seeds = None if None in needed else max(filter(None, needed))
-    text = f"Undecided between {best.method} and {closest.method} ({comparison}). {describe_seeds(seeds)}"
-    return Verdict(text, seeds_needed=seeds)
+    return f"Undecided between {best.method} and {closest.method} ({comparison}). {describe_seeds(seeds)}"
 
 
 def _seeds_to_decide(rival: Option, change: Change, confidence: float, allowance: Allowance) -> int | None:

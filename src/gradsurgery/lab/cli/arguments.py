@@ -1,7 +1,7 @@
 """Parse arguments of the command line; a mistake raises a ``UserError`` of one sentence."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from gradsurgery.lab.objective import ROLES
 from gradsurgery.lab.run import Setting
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.analysis import Allowance
+    from gradsurgery.lab.analysis.allowance import Allowance
 
 
 def parse_allowance(text: str) -> "Allowance":
@@ -20,22 +20,11 @@ def parse_allowance(text: str) -> "Allowance":
         >>> parse_allowance("2%"), parse_allowance("0.01")
         (Allowance(limit=0.02, absolute=False), Allowance(limit=0.01, absolute=True))
     """
-    from gradsurgery.lab.analysis import Allowance
+    from gradsurgery.lab.analysis.allowance import Allowance
 
     with suppress(ValueError):
         return Allowance(float(text.removesuffix("%")) / 100) if "%" in text else Allowance(float(text), absolute=True)
     raise UserError(f"the allowance for main must be a number from 0 or a percentage such as 2%; got {text}")
-
-
-def whole_number(meaning: str, least: int) -> Callable[[str], int]:
-    """Parses a count, such as ``--workers``."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise UserError(f"{meaning} must be a whole number from {least}; got {text}")
-        return int(text)
-
-    return parse
 
 
 def parse_seconds(text: str) -> float:

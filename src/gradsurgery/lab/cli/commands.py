@@ -27,7 +27,7 @@ from gradsurgery.lab.sweep import sweep as train_sweep
 from gradsurgery.lab.text import count
 
 if TYPE_CHECKING:
-    from gradsurgery.lab.analysis import Allowance
+    from gradsurgery.lab.analysis.allowance import Allowance
 
 
 def list_problems(options: argparse.Namespace, console: Console) -> None:
@@ -88,8 +88,6 @@ def _lists(lams: list[str] | None) -> str | list[str] | None:
 
 
 def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) -> list[RunRecord]:
-    if options.gpus_per_run is not None and options.ray is None:
-        raise UserError("--gpus-per-run goes with --ray: on one machine, each accelerator trains one run")
     stop_at = options.allow if options.stop else None
     return train_sweep(
         options.problem,
@@ -99,7 +97,7 @@ def _train(options: argparse.Namespace, console: Console, grid: dict[str, Any]) 
         cores_per_run=options.cores_per_run,
         ray=False if options.ray is None else options.ray or True,
         slurm=False if options.slurm is None else parse_parameters(options.slurm) or True,
-        gpus_per_run=options.gpus_per_run or 0,
+        gpus_per_run=options.gpus_per_run,
         process=options.process,
         data_dir=options.data_dir,
         checkpoint_every=options.checkpoint_every,
@@ -128,8 +126,7 @@ def report(options: argparse.Namespace, console: Console) -> None:
     """Write the report of stored runs, and an index of several."""
     from gradsurgery.lab.reports.index import write_index
 
-    scales = split_names(options.scale) if options.scale else ()
-    sweeps = [sweep for name in options.problems for sweep in _select(options, name, scales)]
+    sweeps = [sweep for name in options.problems for sweep in _select(options, name)]
     folder = options.output or options.folder / "report"
     reports = {}
     for stored in sweeps:
@@ -140,15 +137,15 @@ def report(options: argparse.Namespace, console: Console) -> None:
         console.print(f"index: {write_index(reports, folder, options.allow)}", soft_wrap=True)
 
 
-def _select(options: argparse.Namespace, name: str, scales: Sequence[str]) -> list[StoredSweep]:
+def _select(options: argparse.Namespace, name: str) -> list[StoredSweep]:
     named = read_objectives(metrics_by_loss(options.maximise), metrics_by_loss(options.minimise))
-    return select_sweeps(options.folder, name, scales, parse_settings(options.set), named)
+    return select_sweeps(options.folder, name, options.scale, parse_settings(options.set), named)
 
 
 def _write_report(stored: StoredSweep, folder: Path, console: Console, allowance: "Allowance") -> Path:
     """Print the summary of a sweep, and write its report into a subfolder."""
-    from gradsurgery.lab.analysis import has_losses
-    from gradsurgery.lab.api import report as write_page
+    from gradsurgery.lab.analysis.outcomes import has_losses
+    from gradsurgery.lab.reports.report import report as write_page
     from gradsurgery.lab.reports.terminal import print_recommendations, print_summary
 
     print_summary(stored.records, console)
@@ -177,8 +174,7 @@ def recommend(options: argparse.Namespace, console: Console) -> None:
     """Print the best λ of each method."""
     from gradsurgery.lab.reports.terminal import print_recommendations
 
-    scales = [options.scale] if options.scale else ()
-    sweeps = _select(options, options.problem, scales)
+    sweeps = _select(options, options.problem)
     for stored in sweeps:
         try:
             if len(sweeps) > 1:
@@ -201,7 +197,7 @@ _EXPORTERS = {
 
 def export(options: argparse.Namespace, console: Console) -> None:
     """Write stored runs for another tool."""
-    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else (), status="done")
+    records = select_runs(options.folder, options.problem, options.scale, status="done")
     try:
         _EXPORTERS[options.format](records, options.path)
     except ModuleNotFoundError as error:

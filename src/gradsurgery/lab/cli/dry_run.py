@@ -13,13 +13,9 @@ from gradsurgery.lab.text import count, describe_runs, duration
 
 
 def print_plan(runs: Sequence[RunSpec], max_lams: int | None, folder: Path, console: Console) -> None:
-    """Print the runs that are to be trained. Creates nothing.
+    """Print the runs of a grid that are to be trained. Creates nothing.
 
-    Args:
-        runs: the grid.
-        max_lams: for an adaptive grid, the largest number of λ per method.
-        folder: has the store, if there is one.
-        console: where to print.
+    For an adaptive grid, ``max_lams`` is the largest number of λ per method.
     """
     with Store(folder / "store.sqlite") as store:
         stored = store.select(runs[0].problem, runs[0].scale, status=None)

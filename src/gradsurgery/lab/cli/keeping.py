@@ -37,6 +37,12 @@ def status(options: argparse.Namespace, console: Console) -> None:
 def delete(options: argparse.Namespace, console: Console) -> None:
     """Delete runs, after showing them and asking."""
     records = _select(options)
+    if options.failed:
+        matching, records = records, [record for record in records if record.status == "failed"]
+        if not records:
+            runs = f"{count(len(matching), 'matching run')} of {matching[0].spec.problem}"
+            console.print(f"nothing to delete: of {runs}, none failed", soft_wrap=True)
+            return
     chosen = [record.spec for record in records]
     for line in describe_runs(chosen):
         console.print(f"  {line}", soft_wrap=True)
@@ -66,15 +72,15 @@ def merge(options: argparse.Namespace, console: Console) -> None:
             f"different in both, kept as in {options.folder}": merged.different,
             "left out as unfinished": merged.unfinished,
         }
-        told = [f"{count(amount, 'run')} {outcome}" for outcome, amount in outcomes.items() if amount]
-        console.print(f"{source}: {'; '.join(told) or 'no runs'}", soft_wrap=True)
+        parts = [f"{count(amount, 'run')} {outcome}" for outcome, amount in outcomes.items() if amount]
+        console.print(f"{source}: {'; '.join(parts) or 'no runs'}", soft_wrap=True)
         for name in merged.mixed:
             console.print(f"warning: runs of {name} were trained by different code: compare with care", soft_wrap=True)
 
 
 def _select(options: argparse.Namespace) -> list[RunRecord]:
-    """The runs of a problem that all options name, at least one."""
-    records = select_runs(options.folder, options.problem, [options.scale] if options.scale else ())
+    """The runs of a problem that all options name, failed or not; at least one."""
+    records = select_runs(options.folder, options.problem, options.scale)
     methods = None if options.methods is None else split_names(options.methods)
     lams = parse_lam_lists(options.lams or "")
     taus = [Tau(tau) for tau in parse_numbers(options.taus or "")]
@@ -85,7 +91,6 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
         if (methods is None or record.spec.method in methods)
         and (not (options.lams or options.taus) or record.spec.lam in taus or _has_lams(record.spec.lam, lams))
         and (seeds is None or record.spec.seed in seeds)
-        and (not options.failed or record.status == "failed")
     ]
     if not chosen:
         stored = "; ".join(describe_runs(record.spec for record in records))

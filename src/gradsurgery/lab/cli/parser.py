@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from rich.console import Console
 
@@ -91,6 +91,12 @@ _SHARED: dict[str, dict[str, Any]] = {
         "default": Path("runs"),
         "help": "where runs and reports are stored (default: ./runs)",
     },
+    "--scale": {
+        "type": arguments.split_names,
+        "default": (),
+        "metavar": "SCALE,…",
+        "help": "demo (default), laptop or paper; or several: demo,laptop",
+    },
     "--set": {
         "action": "append",
         "default": [],
@@ -119,7 +125,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     },
     "--data-dir": {"type": Path, "metavar": "FOLDER", "help": "its subfolders stand in for hub datasets"},
     "--workers": {
-        "type": arguments.whole_number("the number of workers", least=0),
+        "type": int,
         "metavar": "N",
         "help": "worker processes (default: one per core or accelerator); 0 trains in this process",
     },
@@ -141,21 +147,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 Command: TypeAlias = Callable[[argparse.Namespace, Console], None]
-
-
-class AddCommand(Protocol):
-    """Adds a command to the parser, and returns the parser of its arguments."""
-
-    def __call__(
-        self, name: str, command: Command, summary: str, *, examples: str, details: str = ""
-    ) -> argparse.ArgumentParser: ...
+Subparsers: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 
 def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """The parser, with the function of each command as ``command`` of the namespace that it returns.
 
-    Args:
-        argv: the arguments: commands of installed packages are loaded unless these name one of the lab's.
+    Commands of installed packages are loaded unless the arguments name one of the lab's.
     """
     parser = _Parser(
         prog="gradsurgery",
@@ -165,36 +163,39 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gradsurgery {__version__}")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    def add_command(
-        name: str, command: Command, summary: str, *, examples: str, details: str = ""
-    ) -> argparse.ArgumentParser:
-        subparser = subparsers.add_parser(
-            name,
-            help=summary,
-            description=fit(f"{summary[0].upper()}{summary[1:]}.{details}"),
-            epilog=fit(f"examples:{examples}"),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        subparser.set_defaults(command=command)
-        return subparser
-
-    _add_lab_commands(add_command)
+    _add_lab_commands(subparsers)
     if not argv or argv[0] not in subparsers.choices:
-        _add_installed_commands(add_command)
+        _add_installed_commands(subparsers)
     return parser
 
 
-def _add_installed_commands(add_command: AddCommand) -> None:
+def add_command(
+    subparsers: Subparsers, name: str, command: Command, summary: str, *, examples: str, details: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command, and return the parser of its arguments."""
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=fit(f"{summary[0].upper()}{summary[1:]}.{details}"),
+        epilog=fit(f"examples:{examples}"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_installed_commands(subparsers: Subparsers) -> None:
     """Add the commands that packages offer by entry points in the group ``gradsurgery.commands``.
 
-    The entry point is a function that gets an ``AddCommand``.
+    The entry point is a function that gets the subparsers, and adds its command with ``add_command``.
     """
     for point in entry_points(group="gradsurgery.commands"):
         try:
-            point.load()(add_command)
+            point.load()(subparsers)
         except Exception as error:  # a broken package must not hide the other commands
-            add_command(point.name, _explain(str(error)), str(error), examples="").add_argument("ignored", nargs="*")
+            sentence = str(error)
+            parser = add_command(subparsers, point.name, _explain(sentence), sentence, examples="")
+            parser.add_argument("ignored", nargs="*")
 
 
 def _explain(sentence: str) -> Command:
@@ -204,9 +205,9 @@ def _explain(sentence: str) -> Command:
     return explain
 
 
-def _add_lab_commands(add_command: AddCommand) -> None:
+def _add_lab_commands(subparsers: Subparsers) -> None:
     def add(name: str, command: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
-        return add_command(name, command, summary, examples=_EXAMPLES[name], details=details)
+        return add_command(subparsers, name, command, summary, examples=_EXAMPLES[name], details=details)
 
     listing = add("list", commands.list_problems, "list the problems, or describe one of them")
     listing.add_argument("problem", nargs="?", help="show its grids, settings, data and methods")
@@ -252,15 +253,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
 
     report = add("report", commands.report, "write a report on stored runs, and an index of several reports")
     report.add_argument("problems", nargs="+", metavar="problem", help=_SHARED["problem"]["help"])
-    report.add_argument("--scale", metavar="SCALE,…", help="demo (default), laptop or paper; or several: demo,laptop")
-    add_shared(report, "--set", "--maximise", "--minimise", "--allow")
+    add_shared(report, "--scale", "--set", "--maximise", "--minimise", "--allow")
     report.add_argument("--output", type=Path, metavar="FOLDER", help="where to write it (default: report in --folder)")
     add_shared(report, "--folder")
 
     recommend = add("recommend", commands.recommend, "recommend a λ for each method")
-    add_shared(recommend, "problem", "--allow")
-    recommend.add_argument("--scale", help="demo (default), laptop or paper")
-    add_shared(recommend, "--set", "--maximise", "--minimise", "--folder")
+    add_shared(recommend, "problem", "--allow", "--scale", "--set", "--maximise", "--minimise", "--folder")
 
     export = add("export", commands.export, "write stored runs for pandas, TensorBoard, W&B, MLflow or Optuna")
     add_shared(export, "problem")
@@ -274,12 +272,12 @@ def _add_lab_commands(add_command: AddCommand) -> None:
         ("optuna", "an Optuna database in SQLite; a study with two objectives, whose trials are the runs"),
     ):
         formats.add_argument(f"--{name}", dest="format", action="store_const", const=name, help=meaning)
-    export.add_argument("--scale", help="export this scale only")
+    add_shared(export, "--scale", help="export this scale only")
     add_shared(export, "--folder")
 
     delete = add("delete", keeping.delete, "delete stored runs, after showing them and asking")
     add_shared(delete, "problem")
-    delete.add_argument("--scale", help="only at this scale")
+    add_shared(delete, "--scale", help="only at this scale")
     delete.add_argument("--methods", metavar="NAME,…", help="only these methods")
     delete.add_argument(
         "--lams",
@@ -309,22 +307,16 @@ def _add_lab_commands(add_command: AddCommand) -> None:
     add_shared(merge, "--folder")
 
 
-def add_shared(parser: Arguments, *names: str) -> None:
-    """Add arguments that several commands take, such as ``problem`` and ``--folder``."""
+def add_shared(parser: Arguments, *names: str, **changes: Any) -> None:
+    """Add arguments that several commands take, such as ``problem`` and ``--folder``, with these changes."""
     for name in names:
-        parser.add_argument(name, **_SHARED[name])
+        parser.add_argument(name, **_SHARED[name] | changes)
 
 
 def _add_training_options(parser: argparse.ArgumentParser) -> None:
     problem = parser.add_argument_group("problem")
     problem.add_argument("--scale", help="demo (default), laptop or paper; your own problem has one scale, default")
-    problem.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="change a setting; may be repeated. NAME=VALUE,VALUE sweeps over several values",
-    )
+    add_shared(problem, "--set", help="change a setting; may be repeated. NAME=VALUE,VALUE sweeps over several values")
     add_shared(problem, "--data-dir")
     add_shared(parser, "--folder")
     training = parser.add_argument_group("training")
@@ -332,7 +324,7 @@ def _add_training_options(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--cores-per-run",
         "--cpus-per-run",
-        type=arguments.whole_number("the number of cores per run", least=1),
+        type=int,
         metavar="N",
         help="cores of each run (default: 1; with accelerators, an equal share); results depend on it",
     )
@@ -371,7 +363,8 @@ def _add_training_options(parser: argparse.ArgumentParser) -> None:
     )
     cluster.add_argument(
         "--gpus-per-run",
-        type=arguments.whole_number("the number of GPUs per run", least=0),
+        type=int,
+        default=0,
         metavar="N",
         help="GPUs of each run, with --ray (default: 0)",
     )

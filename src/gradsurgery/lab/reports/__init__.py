@@ -1,9 +1,12 @@
 """Reports on stored runs: Pareto fronts, tables and figures, on one HTML page and in the terminal.
 
-    from gradsurgery.lab.reports.report import write_report
+    from gradsurgery.lab.reports.report import report
 
-    page = write_report(records, Path("runs/report"), title="lipschitz, demo")
+    page = report(records, Path("runs/report"), title="lipschitz, demo")
 
-``report`` writes the page of a sweep, ``index`` one for several, ``inline`` what a notebook shows: all by ``page`` from
-the templates in ``assets``; ``charts`` has the data of the interactive charts, ``figures`` the files for a paper.
+A report in the order of its files: ``report`` saves the ``figures`` for a paper, then collects the ``answer``, the rows
+of the ``tables`` and the data of the interactive ``charts``: a ``front_chart`` for each of the ``views``, and for the
+whole sweep a ``mixture_chart``, the ``allowance_slider`` and the ``curves``. Figures and charts share ``axes`` and
+``style``. ``page`` renders all of it from the templates in ``assets``. ``index`` is a page for several sweeps,
+``inline`` what a notebook shows, and ``terminal`` what the command line prints.
 """

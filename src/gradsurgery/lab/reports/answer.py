@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradsurgery.lab.analysis import DEFAULT, SPLITS, Advice, Allowance, advise, collect_options, main_alone
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
+from gradsurgery.lab.analysis.options import collect_options
+from gradsurgery.lab.analysis.recommend import Advice, advise
+from gradsurgery.lab.analysis.series import SPLITS, main_alone
 from gradsurgery.lab.run import RunRecord
 
 ALLOWANCES = tuple(map(Allowance, (0.01, 0.02, 0.05, 0.1)))
@@ -20,12 +23,7 @@ class Answers:
 
 
 def page_answers(records: Sequence[RunRecord], first: Allowance = DEFAULT) -> Answers | None:
-    """The answers for a page; None for runs without main alone, for which nobody expects one.
-
-    Args:
-        records: the runs.
-        first: the allowance whose answer is open.
-    """
+    """The answers for a page, with that for the allowance ``first`` open; None for runs without main alone."""
     try:
         options = collect_options(records)
         return Answers([advise(options, each) for each in dict.fromkeys((first, *ALLOWANCES))])

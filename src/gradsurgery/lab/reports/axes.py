@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from gradsurgery.lab.analysis import LossRange, Point, Region, SeedGroup, Series, final_points, front
+from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, front
+from gradsurgery.lab.analysis.series import SeedGroup, Series, final_points
 from gradsurgery.lab.text import number, power_of_ten
 
 _MARGIN = 0.1

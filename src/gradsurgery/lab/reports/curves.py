@@ -19,10 +19,7 @@ MAX_ROWS, MAX_ROWS_PER_RUN = 50_000, 200
 def curve_data(records: Sequence[RunRecord], views: Sequence[View], runs_on_page: int) -> list[dict[str, Any]]:
     """The curves of each run with rows, by metric; a metric that the run lacks is left out.
 
-    Args:
-        records: the runs.
-        views: the charts, which show their metrics over steps.
-        runs_on_page: how many runs share the page.
+    The more runs share the page, the fewer rows of each are kept.
     """
     max_rows = max(min(MAX_ROWS // runs_on_page, MAX_ROWS_PER_RUN), 2)
     metrics = {f"main_{view.name}": view.main.metric for view in views}

@@ -18,16 +18,14 @@ from matplotlib.lines import Line2D
 from matplotlib.style import context
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from gradsurgery.lab.analysis import (
-    LossRange,
-    Point,
+from gradsurgery.lab.analysis.pareto import LossRange, Point
+from gradsurgery.lab.analysis.series import (
     SeedGroup,
     Series,
     group_alone,
     group_runs,
     is_main_alone,
     lam_axis,
-    loss_point,
     splits_with_points,
 )
 from gradsurgery.lab.atomic import write_atomically
@@ -80,14 +78,12 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def draw_fronts(
-    groups: Sequence[Series], alone: Sequence[RunRecord] = (), *, trajectories: bool = False
-) -> Figure | None:
+def draw_fronts(groups: Sequence[Series], alone: Sequence[RunRecord] = ()) -> Figure | None:
     """The Pareto fronts; train left, test right. None if no run has finite final losses.
 
     A large marker is the mean over seeds at one λ, with an error bar of one standard deviation; small markers are
     single runs. Means that another λ of the same method dominates are paler and not joined. The runs of main alone
-    are one black star, their mean. ``trajectories`` adds the losses during training as faint curves.
+    are one black star, their mean.
     """
     splits = splits_with_points(groups)
     if not splits:
@@ -101,8 +97,6 @@ def draw_fronts(
         star = group_alone(alone, split)
         region = drawn_region(groups, split, star)
         for group in reversed(groups):  # the first, bloop, on top
-            if trajectories:
-                _draw_trajectories(panel, group, split, looks[group.label])
             _draw_front(panel, group, split, looks[group.label])
         if star:
             panel.plot(*_columns([star.mean]), **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
@@ -110,12 +104,6 @@ def draw_fronts(
         _set_scale(panel, "y", region.aux)
         panel.set(title=split, xlabel="main loss", ylabel="auxiliary loss" if panel is panels[0] else "")
     return figure
-
-
-def _draw_trajectories(panel: Axes, group: Series, split: str, look: Look) -> None:
-    for record in group.records:
-        points = _columns(loss_point(row, split) for row in record.metrics)
-        panel.plot(*points, color=look.colour, alpha=0.18, linewidth=0.7)
 
 
 def _draw_front(panel: Axes, group: Series, split: str, look: Look) -> None:
@@ -130,7 +118,7 @@ def _draw_front(panel: Axes, group: Series, split: str, look: Look) -> None:
     panel.plot(*_columns(seeds.mean for seeds in on_front), **_marker(look), linewidth=1.2)
 
 
-def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTURES) -> Figure | None:
+def draw_mixed_loss(groups: Sequence[Series]) -> Figure | None:
     """The final (1 - t) main + t aux over λ, one panel for each t; test solid, train dotted, as in the paper.
 
     Lines are means over seeds, bands one standard deviation. A method without λ is a horizontal line. None if there are
@@ -144,19 +132,15 @@ def draw_mixed_loss(groups: Sequence[Series], mixtures: Sequence[float] = MIXTUR
     lines = [Line2D([], [], color="#555555", **_stroke(solid=split == splits[-1]), label=split) for split in splits]
     looks = assign_looks(groups)
     legend = [*map(_legend_line, looks.values()), *lines]
-    figure, panels = _create_panels(len(mixtures), height=2.0, legend=legend)
-    for panel, t in zip(panels, mixtures, strict=True):
+    figure, panels = _create_panels(len(MIXTURES), height=2.0, legend=legend)
+    for panel, t in zip(panels, MIXTURES, strict=True):
         values: list[float] = []
         for group in reversed(groups):
             for split in splits:
                 by_lam, look = group.by_lam(split), looks[group.label]
                 values += _draw_mixed_line(panel, by_lam, t, positions, look, solid=split == splits[-1])
         _set_scale(panel, "y", range_of(values))
-        panel.set(
-            title=f"$t = {t:g}$",
-            xlabel=_math(lam_axis(groups)),
-            xscale="log",
-        )
+        panel.set(title=f"$t = {t:g}$", xlabel=_math(lam_axis(groups)), xscale="log")
         panel.set_xticks(list(positions.values()), list(ticks.values()))
         panel.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("$(1 - t)$ main $+$ $t$ aux")

@@ -6,16 +6,8 @@ from dataclasses import replace
 from html import escape
 from typing import Any, TypeAlias
 
-from gradsurgery.lab.analysis import (
-    Point,
-    Region,
-    SeedGroup,
-    Series,
-    group_alone,
-    group_seeds,
-    is_main_alone,
-    lam_axis,
-)
+from gradsurgery.lab.analysis.pareto import Point, Region
+from gradsurgery.lab.analysis.series import SeedGroup, Series, group_alone, group_seeds, is_main_alone, lam_axis
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region
 from gradsurgery.lab.reports.style import MAIN_ALONE, Look
 from gradsurgery.lab.reports.views import View

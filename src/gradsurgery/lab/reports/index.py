@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gradsurgery.lab.analysis import DEFAULT, Allowance
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
 from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.reports.answer import page_answers
 from gradsurgery.lab.reports.page import embed_png, render
@@ -15,10 +15,8 @@ def write_index(
 ) -> Path:
     """Write ``index.html`` into the folder, and return its path.
 
-    Args:
-        reports: the page of each report, below the folder -> its title and its runs.
-        folder: an older index in it is replaced.
-        allowance: how much worse main may be in the answers that are open.
+    ``reports`` maps the page of each report, which is below the folder, to its title and its runs. The answers for the
+    allowance are open.
     """
     sweeps = []
     for page, (title, records) in reports.items():

@@ -1,9 +1,10 @@
-"""Results inside a notebook: pages in a frame of their own, which keeps the notebook's style and ours apart."""
+"""Results inside a notebook: pages in frames, which isolate their style from the notebook's."""
 
 from collections.abc import Sequence
 from html import escape
 
-from gradsurgery.lab.analysis import Advice, outcome_sentences, progress_sentences
+from gradsurgery.lab.analysis.outcomes import outcome_sentences, progress_sentences
+from gradsurgery.lab.analysis.recommend import Advice
 from gradsurgery.lab.reports.answer import Answers, page_answers
 from gradsurgery.lab.reports.page import render
 from gradsurgery.lab.run import RunRecord

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gradsurgery.lab.analysis import SeedGroup, Series, lam_axis
+from gradsurgery.lab.analysis.series import SeedGroup, Series, lam_axis
 from gradsurgery.lab.reports.axes import axis_limits, range_of
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.text import hyperparameters, number

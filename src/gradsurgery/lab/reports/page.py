@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gradsurgery.lab.analysis import level_costs
+from gradsurgery.lab.analysis.level_costs import level_costs
 from gradsurgery.lab.reports.style import look
 
 _PACKAGE = "gradsurgery.lab.reports"

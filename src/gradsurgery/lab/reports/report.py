@@ -7,26 +7,20 @@ from pathlib import Path
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from gradsurgery.lab.analysis import (
-    DEFAULT,
-    Allowance,
-    Series,
-    compare_methods,
-    condition_values,
-    condition_warnings,
-    group_runs,
-    has_losses,
-    is_main_alone,
-    lam_axis,
-    outcome_sentences,
-    progress_sentences,
-    splits_with_points,
-)
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
+from gradsurgery.lab.analysis.compare import compare_methods
+from gradsurgery.lab.analysis.conditions import condition_values, condition_warnings
+from gradsurgery.lab.analysis.outcomes import has_losses, outcome_sentences, progress_sentences
+from gradsurgery.lab.analysis.series import Series, group_runs, is_main_alone, lam_axis, splits_with_points
 from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.find import find_installed
 from gradsurgery.lab.lam import is_relative, named_numbers
+from gradsurgery.lab.notebook import ReportPath
+from gradsurgery.lab.objective import judge_by, read_objectives
+from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.reports.answer import page_answers
 from gradsurgery.lab.reports.charts import chart_data
-from gradsurgery.lab.reports.figures import STANDARD_FIGURES, Drawing, save_figures
+from gradsurgery.lab.reports.figures import STANDARD_FIGURES, save_figures
 from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.reports.style import assign_looks
 from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
@@ -35,32 +29,45 @@ from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
 
 
-def write_report(
+def report(
     records: Iterable[RunRecord],
-    folder: Path,
-    title: str,
-    draw: Drawing | None = None,
-    about: Mapping[str, str] | None = None,
-    allowance: Allowance = DEFAULT,
+    folder: str | Path,
+    *,
+    allow: float = DEFAULT.limit,
+    absolute: bool = False,
+    title: str | None = None,
+    problem: Problem | None = None,
+    maximise: Mapping[str, str] | None = None,
+    minimise: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write ``report.html``, ``figures/*.png`` and ``figures/*.pdf`` into the folder, and return the path of the page.
+    """Write a report on the runs of one problem: one HTML page, and figures as PNG and PDF beside it.
 
     Each file is replaced atomically, the page last, so a page never refers to a figure that is not there.
 
     Args:
-        records: runs of one problem at one scale, at least one. Unfinished and failed runs are counted, not drawn.
+        records: what ``sweep`` returned, or ``Store.select``. Unfinished and failed runs are counted, not drawn.
         folder: created if needed; an older report in it is replaced.
-        title: the heading of the page.
-        draw: draws further figures, by file name, from the finished runs.
-        about: facts to add at the top, by name, such as the meaning of the losses.
-        allowance: how much worse main may be in the answer that is open.
+        allow: how much worse main may be in the answer that the page opens with: 0.02 for 2 %.
+        absolute: whether ``allow`` is a difference rather than a fraction.
+        title: the heading; by default the problem's name and scale.
+        problem: has the losses in words, names the metrics to judge by, and draws figures; by default the installed
+            problem of this name.
+        maximise: metrics to judge by instead of those of the problem, as in ``@lab.problem``.
+        minimise: the same for metrics of which less is better.
+
+    Returns:
+        The path of ``report.html``. A notebook shows the page.
     """
-    records = list(records)
+    records, folder, allowance = list(records), Path(folder), Allowance(allow, absolute)
     if not records:
         raise ValueError("a report needs at least one run; got none")
+    spec = records[0].spec
+    declared = problem or find_installed(spec.problem)
+    if objectives := read_objectives(maximise, minimise) or (declared.objectives if declared else {}):
+        records = judge_by(objectives, records)
     groups = group_runs(records)
     folder.mkdir(parents=True, exist_ok=True)
-    figures = save_figures(records, folder / "figures", draw)
+    figures = save_figures(records, folder / "figures", declared.draw if declared else None)
     path = folder / "report.html"
     answers = page_answers(records, allowance)
     warnings = [*outcome_sentences(records), *condition_warnings(records)]
@@ -69,8 +76,8 @@ def write_report(
     if any(map(has_losses, records)) and not splits_with_points(groups):
         warnings.append("No run ended with finite losses, so there is nothing to draw.")
     values = {
-        "title": title,
-        "facts": _facts(records) | dict(about or {}),
+        "title": f"{spec.problem}, {spec.scale}" if title is None else title,
+        "facts": _facts(records) | (declared.losses if declared else {}),
         "warnings": warnings,
         "answers": answers,
         "images": [(path.stem, embed_png(path.read_bytes())) for path in figures if _is_extra_image(path)],
@@ -82,13 +89,12 @@ def write_report(
         **_tables(records, groups),
     }
     write_atomically(path, render("report.html", values))
-    return path
+    return ReportPath(path)
 
 
 def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str, object]:
     looks, splits = assign_looks(groups), splits_with_points(groups)
     comparisons = {split: compare_methods(records, split) for split in splits}
-    samples, unreadable = sample_tables(groups, looks)
     return {
         "looks": list(looks.values()),
         "splits": splits,
@@ -98,8 +104,7 @@ def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str,
         "comparison": comparison_rows(comparisons, looks),
         "metric_names": metric_names(groups),
         "metrics": metric_rows(groups, looks),
-        "samples": samples,
-        "unreadable_samples": unreadable,
+        "samples": sample_tables(groups, looks),
     }
 
 

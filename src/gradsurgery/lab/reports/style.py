@@ -7,7 +7,7 @@ Every method also has its own marker, so figures can be read in greyscale.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gradsurgery.lab.analysis import Series
+from gradsurgery.lab.analysis.series import Series
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,7 @@ _USER_LOOKS = (
 
 
 def look(method: str, others: Iterable[str] = ()) -> Look:
-    """The look of a method.
-
-    Args:
-        method: the name of the method.
-        others: the other methods of the report, which tell a user's methods apart.
+    """The look of a method. The other methods of the report tell a user's methods apart.
 
     Example:
         >>> look("bloop").colour

@@ -5,12 +5,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradsurgery.lab.analysis import Comparison, MethodComparison, Series
+from gradsurgery.lab.analysis.compare import Comparison, MethodComparison
+from gradsurgery.lab.analysis.series import Series
 from gradsurgery.lab.lam import Lam, lam_number
 from gradsurgery.lab.objective import LOSSES
 from gradsurgery.lab.reports.page import keep_together
 from gradsurgery.lab.reports.style import Look
-from gradsurgery.lab.run import RunRecord, Sample
+from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import count, hyperparameters, number
 
 _SHOWN_ELSEWHERE = {"step", *LOSSES}
@@ -109,29 +110,18 @@ def _mean(records: Sequence[RunRecord], name: str) -> str:
     return number(statistics.fmean(values)) if all(map(math.isfinite, values)) else "–"
 
 
-def sample_tables(groups: Sequence[Series], looks: Mapping[str, Look]) -> tuple[list[SampleTable], int]:
-    """Model outputs by input, a row for each method and λ from its first seed; and how many runs cannot be read."""
+def sample_tables(groups: Sequence[Series], looks: Mapping[str, Look]) -> list[SampleTable]:
+    """Model outputs by input: a row for each method and λ, from its first seed."""
     tables: dict[tuple[str, str], SampleTable] = {}
     shown: set[tuple[str, str, str, Lam | None]] = set()
-    unreadable = 0
     for label, record in ((group.label, record) for group in groups for record in group.records):
-        samples = _read_samples(record)
-        unreadable += samples is None
-        for sample in samples or ():
+        for sample in record.samples:
             table = tables.setdefault((sample.source, sample.reference), SampleTable(sample.source, sample.reference))
             row = sample.source, sample.reference, label, record.spec.lam
             if row not in shown:
                 shown.add(row)
                 table.rows.append(RunRow(looks[label], _write_lam(record.spec.lam), [sample.output]))
-    return list(tables.values()), unreadable
-
-
-def _read_samples(record: RunRecord) -> list[Sample] | None:
-    """The samples of a run; None if the stored JSON does not have their shape."""
-    try:
-        return record.samples
-    except (ValueError, RecursionError):
-        return None
+    return list(tables.values())
 
 
 def _write_lam(lam: Lam | None) -> str:

@@ -7,22 +7,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gradsurgery.lab.analysis import (
-    DEFAULT,
-    SPLITS,
-    Advice,
-    Allowance,
-    advise,
-    collect_options,
-    compare_methods,
-    describe_changes,
-    group_runs,
-    level_costs,
-    main_alone,
-    outcome_sentences,
-    progress_sentences,
-    splits_with_points,
-)
+from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
+from gradsurgery.lab.analysis.compare import compare_methods
+from gradsurgery.lab.analysis.level_costs import level_costs
+from gradsurgery.lab.analysis.options import collect_options, describe_changes
+from gradsurgery.lab.analysis.outcomes import outcome_sentences, progress_sentences
+from gradsurgery.lab.analysis.recommend import Advice, advise
+from gradsurgery.lab.analysis.series import SPLITS, group_runs, main_alone, splits_with_points
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.run import RunRecord
 
@@ -31,10 +22,6 @@ def print_summary(records: Sequence[RunRecord], console: Console) -> None:
     """Print how the fronts compare, then one line each for diverged, failed and stopped runs.
 
     Names and reasons come from the store and may contain anything, so nothing is parsed as rich markup.
-
-    Args:
-        records: runs of one problem at one scale, whatever their status.
-        console: where to print.
     """
     for split in splits_with_points(group_runs(records))[-1:]:  # held-out losses if there are any
         comparison = compare_methods(records, split)
@@ -53,11 +40,7 @@ def print_recommendations(
 ) -> None:
     """Print the best λ of each method if main may be a little worse than main alone, which method wins, and the code.
 
-    Args:
-        records: runs of one problem at one scale.
-        console: where to print.
-        allowance: how much worse main may be.
-        required: raise ``UserError`` if nothing can be recommended, instead of printing the reason.
+    If nothing can be recommended, print the reason, or raise it as a ``UserError`` if an answer is ``required``.
     """
     try:
         advice = advise(collect_options(records), allowance)
@@ -84,7 +67,7 @@ def print_recommendations(
 def _print_answer(advice: Advice, console: Console) -> None:
     """The last lines: which method wins, what it costs and gains, and code to paste."""
     provisional = f"Provisional: {advice.provisional}." if advice.provisional else ""
-    for sentence in filter(None, (advice.verdict.text, provisional, advice.gain)):
+    for sentence in filter(None, (advice.verdict, provisional, advice.gain)):
         _print(console, sentence)
     if advice.best is not None:
         console.print(Text(advice.best.code, style="bold"), soft_wrap=True)  # one line, to be copied

@@ -7,7 +7,9 @@ and below is better in every view.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradsurgery.lab.analysis import Point, choose_criteria, group_runs, splits_with_points
+from gradsurgery.lab.analysis.criteria import choose_criteria
+from gradsurgery.lab.analysis.pareto import Point
+from gradsurgery.lab.analysis.series import group_runs, splits_with_points
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord
 

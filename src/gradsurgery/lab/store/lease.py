@@ -9,18 +9,21 @@ from filelock import FileLock, Timeout
 
 @contextmanager
 def lease(store: Path, key: str) -> Iterator[bool]:
-    """Lease a run of a SQLite file until the block ends: True if it is ours, False if somebody else has it."""
+    """Lease a run of a SQLite file until the block ends: True if it is ours, False if another process has it."""
     folder = lease_folder(store)
     path = folder / f"{key}.lock"
     lock = FileLock(path, thread_local=False)
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            with suppress(Timeout):
-                lock.acquire(timeout=0)
+            lock.acquire(timeout=0)
             break
-        except FileNotFoundError:  # another process has just removed the empty folder
-            continue
+        except Timeout:
+            if path.exists():
+                break
+        except FileNotFoundError:
+            pass
+        # another process has just removed the file or the empty folder: try again
     try:
         yield lock.is_locked
     finally:

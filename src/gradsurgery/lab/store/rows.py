@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.lam import Tau, read_lam
-from gradsurgery.lab.run import STATUSES, RunRecord, RunSpec, Setting, parse_samples
+from gradsurgery.lab.run import STATUSES, Metrics, RunRecord, RunSpec, Setting, parse_samples
 from gradsurgery.lab.store.sqlite import damage_error
 from gradsurgery.relative import relative
 
@@ -31,6 +31,17 @@ def read_records(db: sqlite3.Connection, path: Path, where: str, **values: str |
         except ValueError as error:
             raise damage_error(path, f"run {row[0]}: {error}") from error
     return records
+
+
+def check_row(metrics: Metrics) -> tuple[int, Metrics]:
+    """The step of a row, and its metrics; raise ``ValueError`` unless the store can hold it."""
+    step = float(metrics.get("step", math.nan))
+    values = {name: float(value) for name, value in metrics.items() if name != "step"}
+    if not (step.is_integer() and abs(step) < 2**63 and values):
+        raise ValueError(
+            f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
+        )
+    return int(step), values
 
 
 def parse_object(name: str, text: Any) -> dict[str, Setting]:

@@ -91,8 +91,7 @@ def select_sweeps(
         settings: only runs with these values; those with several values of a setting are compared in one sweep.
         objectives: the metrics to judge by; None or empty for those of the problem.
     """
-    declared, records = _find_runs(folder, name)
-    records = _at_scales(records, folder, name, scales or (list(declared.scales)[:1] if declared else ()), declared)
+    declared, records = _find_runs(folder, name, scales, only_first_scale=True)
     if declared is not None and objectives:
         declared = replace(declared, objectives=objectives)
     if declared is not None or objectives:
@@ -150,37 +149,28 @@ def select_runs(folder: Path, name: str, scales: Sequence[str] = (), status: str
         scales: only these; empty for all.
         status: ``done`` for finished runs only; None for all.
     """
-    declared, records = _find_runs(folder, name, status)
-    return _at_scales(records, folder, name, scales, declared, kind="run" if status is None else "finished run")
+    return _find_runs(folder, name, scales, status)[1]
 
 
-def _find_runs(folder: Path, name: str, status: str | None = None) -> tuple[Problem | None, list[RunRecord]]:
-    """The problem of this name, if it is more than a name in the store, and its stored runs."""
+def _find_runs(
+    folder: Path, name: str, scales: Sequence[str], status: str | None = None, *, only_first_scale: bool = False
+) -> tuple[Problem | None, list[RunRecord]]:
+    """The problem of this name, if it is more than a name in the store, and its stored runs at each of the scales."""
     with open_store(folder) as store:
         names = store.problems()
         is_plain = name in names or not is_reference(name)
         declared = find_installed(name) if is_plain else find_problem(name)
         if declared is None and name not in names:
             raise unknown("problem", name, [*names, *installed_problems()])
-        return declared, store.select(declared.name if declared else name, None, status)
-
-
-def _at_scales(
-    records: Sequence[RunRecord],
-    folder: Path,
-    name: str,
-    scales: Sequence[str],
-    declared: Problem | None,
-    kind: str = "run",
-) -> list[RunRecord]:
-    """The runs at these scales, or all if there are none; raises unless there is at least one at each."""
-    selected: list[RunRecord] = []
-    for scale in scales or (None,):
-        if declared and scale:
-            declared.scale(scale)  # raises if there is no such scale
-        at_scale = [record for record in records if scale in (None, record.spec.scale)]
-        if not at_scale:
-            missing = f"{name} at scale {scale}" if scale else name
-            raise UserError(f"no {kind} of {missing} is stored in {folder}: train it with gradsurgery sweep")
-        selected += at_scale
-    return selected
+        if declared and only_first_scale:
+            scales = scales or [declared.default_scale]
+        found: list[RunRecord] = []
+        for scale in scales or (None,):
+            if declared and scale:
+                declared.scale(scale)  # raises if there is no such scale
+            at_scale = store.select(declared.name if declared else name, scale, status)
+            if not at_scale:
+                kind, missing = "finished run" if status else "run", f"{name} at scale {scale}" if scale else name
+                raise UserError(f"no {kind} of {missing} is stored in {folder}: train it with gradsurgery sweep")
+            found += at_scale
+    return declared, found

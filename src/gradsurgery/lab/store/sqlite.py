@@ -52,10 +52,6 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     """Connect to a store; create it, with its folder, if there is no file. Raise if it is damaged or not a store.
 
     Without permission to write, the connection is read-only.
-
-    Args:
-        path: the SQLite file.
-        patience: seconds to wait for other processes that write.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + patience

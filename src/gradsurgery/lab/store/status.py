@@ -52,7 +52,7 @@ def read_status(folder: Path) -> list[Status]:
         def state(key: str, record: RunRecord | None) -> str:
             if record and record.status != "running":
                 return record.status
-            if not store.is_read_only and is_leased(store.path, key):  # elsewhere, nobody here can train it
+            if not store.is_read_only and is_leased(store.path, key):  # no process can lease a run of a read-only store
                 return "running"
             return "waiting" if key in planned else "interrupted"
 

@@ -13,22 +13,20 @@ ends. Whoever holds it removes the file: nothing is left once all runs have ende
 """
 
 import json
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from gradsurgery.lab.find import find_problem, installed_problems
-from gradsurgery.lab.lam import Tau, split_lam, write_lam
+from gradsurgery.lab.lam import write_lam
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting
 from gradsurgery.lab.store.lease import lease
-from gradsurgery.lab.store.rows import parse_object, read_records
+from gradsurgery.lab.store.logged_run import LoggedRun, spec_of_script
+from gradsurgery.lab.store.rows import check_row, parse_object, read_records
 from gradsurgery.lab.store.sqlite import (
     VERSION,
     StoreError,
@@ -39,48 +37,11 @@ from gradsurgery.lab.store.sqlite import (
     translate_errors,
 )
 from gradsurgery.method import Method
-from gradsurgery.relative import relative
 
 
 def settings_text(settings: Mapping[str, Setting]) -> str:
     """Settings as text. It differs wherever the keys of runs do: 1, 1.0 and True are equal, but are different runs."""
     return json.dumps(dict(settings), sort_keys=True)
-
-
-class LoggedRun:
-    """A run that ``Store.run`` records."""
-
-    def __init__(self, store: "Store", spec: RunSpec, replaces: bool) -> None:
-        self.spec, self.replaces = spec, replaces
-        self._store = store
-        self._rows: list[Metrics] = []  # if it replaces a finished run, which stays until the end
-
-    def log(self, *, step: int, **metrics: float) -> None:
-        """Record what was measured at a step: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` and others."""
-        row = {"step": step, **metrics}
-        if self.replaces:
-            check_row(row)
-            self._rows.append(row)
-        else:
-            self._store.log(self.spec.key, row)
-
-    def finish(self) -> None:
-        """Mark the run as done; it replaces the finished run of the same spec, if there is one."""
-        if not self.replaces:
-            self._store.finish(self.spec.key)
-        else:
-            self._store.edit(remove=[self.spec.key], add=[RunRecord(self.spec, "done", {}, tuple(self._rows))])
-
-
-def check_row(metrics: Metrics) -> tuple[int, Metrics]:
-    """The step of a row, and its metrics; raise ``ValueError`` unless the store can hold it."""
-    step = float(metrics.get("step", math.nan))
-    values = {name: float(value) for name, value in metrics.items() if name != "step"}
-    if not (step.is_integer() and abs(step) < 2**63 and values):
-        raise ValueError(
-            f"a row must have a whole number below 2**63 as its step, and at least one metric; got {dict(metrics)}"
-        )
-    return int(step), values
 
 
 class Store:
@@ -233,23 +194,7 @@ class Store:
                 other than lam, tau and rho, such as ``beta`` of ``gradvac``, must be among them.
             scale: a name for the size of the problem; for a problem of the paper, one of its scales.
         """
-        if problem in installed_problems():
-            find_problem(problem).scale(scale)  # reports by this name look for its scales only
-        weight = "tau" if hasattr(method, "tau") and not hasattr(method, "lam") else "lam"
-        lam: Any = getattr(method, weight, None)
-        rho: Any = getattr(method, "rho", None)
-        weights = [(weight, part.ratio if isinstance(part, relative) else part) for part in split_lam(lam)]
-        for name, value in (*weights, ("rho", rho)):
-            if not (value is None or isinstance(value, int | float)):
-                raise ValueError(f"a recorded run must have one number as its {name}; got {value!r}")
-        settings = dict(settings or {})
-        for item in fields(method):
-            if item.name not in (weight, "rho", *settings) and getattr(method, item.name) != item.default:
-                raise ValueError(
-                    f"a recorded run is known by its method's {weight} and rho and by its settings, but {method!r} has "
-                    f"another hyperparameter: add {item.name} to settings"
-                )
-        spec = RunSpec(problem, scale, method.name, Tau(lam) if weight == "tau" else lam, rho, seed, settings)
+        spec = spec_of_script(problem, method, seed, dict(settings or {}), scale)
         with self.lease(spec.key) as leased:
             if not leased:
                 raise StoreError(f"another process records the run {spec.key} in {self.path}: wait until it has ended")
@@ -268,7 +213,7 @@ class Store:
 
     @contextmanager
     def lease(self, key: str) -> Iterator[bool]:
-        """Lease a run until the ``with`` block ends: True if it is ours, False if somebody else has it."""
+        """Lease a run until the ``with`` block ends: True if it is ours, False if another process has it."""
         with ExitStack() as stack:
             with translate_errors(self.path, self.patience):
                 leased = stack.enter_context(lease(self.path, key))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gradsurgery.lab.analysis import final_point
+from gradsurgery.lab.analysis.series import final_point
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.lam import lam_columns
 from gradsurgery.lab.run import RunRecord, RunSpec, Setting
@@ -98,7 +98,7 @@ def export_optuna(records: Iterable[RunRecord], path: str | Path) -> None:
     studies: dict[str, list[RunRecord]] = {}
     for record in records:
         studies.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it tells of every study
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it logs every study
     for title, runs in studies.items():
         if title in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=title, storage=storage)

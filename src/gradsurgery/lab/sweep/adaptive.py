@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from gradsurgery.lab.analysis import LossRange, Point, Variant, final_point, is_main_alone, variant_of
+from gradsurgery.lab.analysis.pareto import LossRange, Point
+from gradsurgery.lab.analysis.series import final_point, is_main_alone
+from gradsurgery.lab.analysis.variant import Variant, variant_of
 from gradsurgery.lab.lam import has_weight, lam_number, with_number
 from gradsurgery.lab.run import RunRecord, RunSpec
 
@@ -129,10 +131,7 @@ def _should_grow(finite: Mapping[float, Point]) -> bool:
 def _divide(low: float, high: float, points: Mapping[float, Point | None]) -> list[float]:
     """λ in an interval, in order of preference: between two λ, or between one that works and one that failed.
 
-    Args:
-        low: the λ below; 0 for main alone.
-        high: the λ above; infinite beyond the largest.
-        points: has the λ between them, all of which failed.
+    The points between the two ends all failed; an infinite end is beyond the largest λ.
     """
     failed = sorted(lam for lam in points if low < lam < high)
     if not failed:

@@ -1,7 +1,8 @@
 """Divide cores and accelerators among workers.
 
 Rounding depends on the number of threads, and training amplifies it: a sum over four million elements already differs
-between one core and two. So every run trains on the same number of cores, however few runs are left to train.
+between one core and two. So every run trains with the same number of threads, however few runs are left to train. Which
+cores they run on is left to the system: two sweeps that chose for themselves would choose the same.
 """
 
 import os
@@ -19,16 +20,16 @@ from gradsurgery.lab.errors import UserError
 T = TypeVar("T")
 
 
-def available_cores() -> list[int]:
-    """The cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a worker trains."""
 
-    cores: list[int]
+    cores: int
     accelerators: list[str] | None = None
     """By their names in ``CUDA_VISIBLE_DEVICES``; None for all that this process sees."""
 
@@ -45,20 +46,15 @@ def assign_places(workers: int | None, cores_per_run: int | None) -> list[Place]
     if not count and (workers is None or cores_per_run is None):
         count = int(has_accelerator())
     if cores_per_run is None:
-        cores_per_run = max(len(cores) // count, 1) if count else 1
-    if cores_per_run > len(cores):
-        raise UserError(
-            f"a run must have at most the {len(cores)} cores that this process may use; got {cores_per_run}"
-        )
+        cores_per_run = max(cores // count, 1) if count else 1
+    if cores_per_run > cores:
+        raise UserError(f"a run must have at most the {cores} cores that this process may use; got {cores_per_run}")
     if workers is None:
-        workers = count or len(cores) // cores_per_run
-    # with too few cores or accelerators, workers share them: each still has the same number
+        workers = count or cores // cores_per_run
+    # with too few accelerators, workers share them: each still has the same number
+    size = max(len(accelerators) // workers, 1)
     return [
-        Place(
-            _share(cores, worker, cores_per_run),
-            _share(accelerators, worker, max(len(accelerators) // workers, 1)) if accelerators else None,
-        )
-        for worker in range(workers)
+        Place(cores_per_run, _share(accelerators, worker, size) if accelerators else None) for worker in range(workers)
     ]
 
 
@@ -69,27 +65,16 @@ def _share(items: Sequence[T], worker: int, size: int) -> list[T]:
 
 @contextmanager
 def limit_children(place: Place) -> Iterator[None]:
-    """Limit processes that this thread starts inside the block to a place.
-
-    They inherit the limit, so it holds before a library is loaded and counts cores or devices. Where the system cannot
-    pin a process, ``thread_limits`` apply.
-    """
-    variables = {} if place.accelerators is None else {"CUDA_VISIBLE_DEVICES": ",".join(place.accelerators)}
-    if not hasattr(os, "sched_setaffinity"):
-        with set_environment({**variables, **thread_limits(len(place.cores))}):
-            yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, place.cores)
-    try:
-        with set_environment(variables):
-            yield
-    finally:
-        os.sched_setaffinity(0, before)
+    """Limit processes that are started inside the block to a place: libraries read these variables when they load."""
+    variables = thread_limits(place.cores)
+    if place.accelerators is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(place.accelerators)
+    with set_environment(variables):
+        yield
 
 
 def thread_limits(cores: int) -> dict[str, str]:
-    """Environment variables that limit the threads of XLA, OpenMP and Accelerate to a number of cores."""
+    """Environment variables that limit the threads of XLA, OpenMP, BLAS and Accelerate to a number of cores."""
     return dict.fromkeys(("NPROC", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), str(cores))
 
 

@@ -118,7 +118,7 @@ def _imported_files(tree: ast.Module, path: Path, root: Path) -> Iterator[Path]:
 
 
 def _notebook_texts(item: Any, seen: set[int]) -> Iterator[str]:
-    """The code that a function or class without a file runs, as far as it has no file either."""
+    """The code of a function or class without a file, and of those that it uses."""
     if id(item) in seen:
         return
     seen.add(id(item))

@@ -18,8 +18,7 @@ _NETWORK = {
 def network_file_system(folder: Path) -> str | None:
     """The type of the network file system that a folder is on, such as ``nfs4``; None if it is local or unknown.
 
-    Args:
-        folder: need not exist yet.
+    The folder need not exist yet.
     """
     try:
         lines = _MOUNTS.read_text().splitlines()

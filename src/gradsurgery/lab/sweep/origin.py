@@ -1,4 +1,4 @@
-"""Where the code of a run comes from, for its record; runs of older code are not mixed with new ones unawares."""
+"""Where the code of a run comes from, and what becomes of stored runs of older code."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ def find_origins(problem: Problem, runs: Sequence[RunSpec]) -> Origins:
 def settle_older_code(
     problem: Problem, runs: Sequence[RunSpec], store: Store, origins: Origins, *, again: bool, keep: bool
 ) -> None:
-    """Drop stored runs of older code that would be mixed with these; raise if they ended and nobody said so.
+    """Drop stored runs of older code that have not ended; raise if some have, without ``again`` or ``keep``.
 
     Runs without a fingerprint, and those of methods that this sweep does not train, are left alone. ``again`` drops
-    runs that have ended, too; ``keep`` leaves them as they are.
+    runs that have ended, too; ``keep`` mixes them with these.
     """
     if again and keep:
         raise UserError("older runs are either trained again or kept: give --again or --keep")

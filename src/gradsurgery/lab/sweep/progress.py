@@ -21,9 +21,10 @@ def describe(run: RunSpec) -> str:
 
 
 def format_losses(metrics: Metrics) -> str:
-    """The training losses of a row; empty if it has none."""
-    losses = {name: value for name, value in metrics.items() if name.endswith("_train") and Objective(name).is_loss}
-    return ", ".join(f"{Objective(name).name} {value:.4g}" for name, value in losses.items())
+    """The training losses of a row, main first; empty if it has none."""
+    names = [name for name in metrics if name.endswith("_train") and Objective(name).is_loss]
+    names.sort(key=lambda name: name != "main_train")
+    return ", ".join(f"{Objective(name).name} {metrics[name]:.4g}" for name in names)
 
 
 class ProgressBar:

@@ -71,7 +71,7 @@ def unpack_shipment(shipment: Shipment) -> Trainer:
 def train_elsewhere(shipment: Shipment, task: Task, flush: Callable[[], None] = lambda: None) -> Iterator[Message]:
     """Train a run in a process that got a shipment. What the run raises is its last message.
 
-    By default nothing is flushed: whoever receives the rows sees to that.
+    By default nothing is flushed: that is left to the receiver of the rows.
     """
     try:
         yield from unpack_shipment(shipment).train(task, flush)

@@ -19,7 +19,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gradsurgery.lab.analysis import Allowance, is_main_alone, variant_of
+from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.series import is_main_alone
+from gradsurgery.lab.analysis.variant import variant_of
 from gradsurgery.lab.lam import lam_number
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec, Setting

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
 
-from gradsurgery.lab.analysis import is_main_alone
+from gradsurgery.lab.analysis.series import is_main_alone
 from gradsurgery.lab.run import RunSpec
 from gradsurgery.lab.sweep import child
 from gradsurgery.lab.sweep.attempt import Attempt, Leases
@@ -58,7 +58,7 @@ class _Worker:
 
     def send(self, message: object) -> None:
         """Send a task or an answer."""
-        with suppress(OSError):  # it is gone, which its sentinel tells
+        with suppress(OSError):  # the process is gone, as its sentinel will report
             self.pipe.send(message)
 
     def release(self) -> None:
@@ -95,7 +95,7 @@ class Supervisor:
                 self._discard(index)
 
     def _assign(self, pending: list[RunSpec]) -> Iterator[RunEvent]:
-        """Give runs to idle workers and to places without one, as far as runs can be leased."""
+        """Give the runs that can be leased to idle workers, and to new ones where a place has none."""
         for index in range(len(self._places)):
             worker = self._workers.get(index)
             if worker and worker.is_idle and not worker.process.is_alive():
@@ -112,7 +112,7 @@ class Supervisor:
                 self._retry_at = time.monotonic() + _POLL_SECONDS  # others train what is left
 
     def _order(self, pending: Sequence[RunSpec], worker: _Worker | None) -> Sequence[RunSpec]:
-        """Of equally urgent runs, prefer a method that the worker has compiled, or nobody has."""
+        """Of equally urgent runs, prefer a method that this worker has compiled, or no other has."""
         if not self._shares or not pending:
             return pending
         compiled = worker.methods if worker else set()

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.extra import require_extra
+from gradsurgery.lab.errors import UserError, require_extra
 from gradsurgery.lab.grid import plan_runs
 from gradsurgery.lab.notation import LamLists
 from gradsurgery.lab.notebook import Records
@@ -95,7 +94,7 @@ def sweep(
     with require_extra():
         from rich.console import Console
 
-        from gradsurgery.lab.analysis import Allowance
+        from gradsurgery.lab.analysis.allowance import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
         from gradsurgery.lab.sweep.train import train_grid

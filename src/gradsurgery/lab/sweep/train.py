@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from gradsurgery.lab.analysis import Allowance, is_main_alone
+from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.series import is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
@@ -64,7 +65,7 @@ def train_grid(
     _check_least("the number of cores per run", cores_per_run, 1)
     _check_least("the number of GPUs per run", gpus_per_run, 0)
     if gpus_per_run and not ray:
-        raise UserError("gpus_per_run is for sweeps on Ray: on one machine, each accelerator trains one run")
+        raise UserError("GPUs per run are for sweeps on Ray: on one machine, each accelerator trains one run")
     if workers == 0 and cores_per_run is not None:
         raise UserError("cores per run are for workers, so training without workers takes none")
     if time_limit is not None and not time_limit > 0:
@@ -80,7 +81,7 @@ def train_grid(
         join(process)
         workers = 0
     places = [] if elsewhere or workers == 0 else assign_places(workers, cores_per_run)
-    cores = cores_per_run or 1 if elsewhere else len(places[0].cores if places else available_cores())
+    cores = cores_per_run or 1 if elsewhere else places[0].cores if places else available_cores()
     leads = is_leader()
     with (
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,

@@ -1,4 +1,4 @@
-"""Train a run in this process, and tell whoever records it what happens."""
+"""Train a run in this process, and report what happens as messages."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains the runs of a sweep, in whichever process they are."""
+    """Trains the runs of a sweep, in any process."""
 
     problem: Problem
     cores: int

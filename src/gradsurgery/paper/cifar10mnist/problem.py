@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from gradsurgery.lab import Metrics, Name, Run, Scale, problem
 from gradsurgery.paper.data.sources import data_sources
 from gradsurgery.paper.grid import COMPARED, powers_of_ten
-from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
+from gradsurgery.paper.training.residual_network_settings import ResidualNetworkSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from gradsurgery.paper.cifar10mnist.problem import Settings
 from gradsurgery.paper.data.images.arrays import ImageArrays
+from gradsurgery.paper.data.images.load import load_images
 from gradsurgery.paper.data.images.memory import MemorySource
 from gradsurgery.paper.data.images.overlay import overlay, place_digits
-from gradsurgery.paper.data.images.source import load_images
 from gradsurgery.paper.training.classification import (
     cross_entropy,
     evaluation_logits,
@@ -20,8 +19,6 @@ from gradsurgery.paper.training.classification import (
     training_logits,
 )
 from gradsurgery.paper.training.training import Loss, Training, Tree
-
-ROLES = ("main", "aux")
 
 
 def pictures_and_digits(
@@ -42,20 +39,14 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
     test_pictures, test_digits = pictures_and_digits(settings, data_dir, held_out=True)
     pixels = train_pictures.pixels.shape[1]
     pictures = MemorySource(train_pictures, test_pictures, size=pixels, margin=settings.margin)
-    net = residual_network(settings, pixels, {"main": pictures.classes, "aux": train_digits.classes})
-    data = {
-        "pictures": pictures.data,
-        "digits": {
-            "pixels": np.concatenate([train_digits.pixels, test_digits.pixels]),
-            "labels": np.concatenate([train_digits.labels, test_digits.labels]),
-        },
-    }
+    digits = MemorySource(train_digits, test_digits, size=pixels, margin=0)
+    net = residual_network(settings, pixels, {"main": pictures.classes, "aux": digits.classes})
 
     def images(data: Tree, batch: Tree) -> jax.Array:
         return overlay(pictures.images(data["pictures"], batch), data["digits"]["pixels"][batch["index"]])
 
     def labels(data: Tree, batch: Tree) -> dict[str, jax.Array]:
-        return {"main": pictures.labels(data["pictures"], batch), "aux": data["digits"]["labels"][batch["index"]]}
+        return {"main": pictures.labels(data["pictures"], batch), "aux": digits.labels(data["digits"], batch)}
 
     def loss(role: str) -> Loss:
         def role_loss(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:
@@ -66,15 +57,15 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
 
     def measure(params: Tree, extra: Tree, data: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits, expected = evaluation_logits(net, params, extra, images(data, batch)), labels(data, batch)
-        main, aux = (loss_and_accuracy(role, logits[role], expected[role]) for role in ROLES)
+        main, aux = (loss_and_accuracy(role, logits[role], of_role) for role, of_role in expected.items())
         return main | aux
 
     return train_residual_network(
         settings,
         pictures,
-        data,
+        {"pictures": pictures.data, "digits": digits.data},
         init=net.init,
-        losses=[loss(role) for role in ROLES],
+        losses=(loss("main"), loss("aux")),
         measure=measure,
         divide_by_lam=True,
     )

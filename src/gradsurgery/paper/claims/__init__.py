@@ -7,19 +7,3 @@ A claim (``claim.py``) names a problem, a grid of runs, what is measured on them
 it holds if the 95 % interval over seeds is where the rule says, does not hold if it is elsewhere, and is undecided
 otherwise. ``ledger/`` has the claims, one file per section of the paper.
 """
-
-from gradsurgery.paper.claims.claim import Claim, Grid, Result, Statistic, judge
-from gradsurgery.paper.claims.ledger import CLAIMS, select
-from gradsurgery.paper.claims.rule import Rule, Verdict
-
-__all__ = [
-    "CLAIMS",
-    "Claim",
-    "Grid",
-    "Result",
-    "Rule",
-    "Statistic",
-    "Verdict",
-    "judge",
-    "select",
-]

@@ -88,8 +88,8 @@ class Measurement:
     by_seed: BySeed
 
     @property
-    def interval(self) -> Interval | None:
-        """Of the mean over seeds; None if fewer than two seeds have a value."""
+    def interval(self) -> Interval:
+        """Of the mean over seeds; infinite if fewer than two seeds have a value."""
         return interval_of(self.by_seed.values())
 
     @property
@@ -100,7 +100,7 @@ class Measurement:
     @property
     def text(self) -> str:
         """The mean and its interval, for example ``0.12 [0.08, 0.16]``; or why there is none."""
-        if self.interval is None:
+        if self.interval.seeds < 2:
             return "no interval: fewer than two seeds can be compared"
         return self.interval.describe(percent=self.statistic.percent)
 
@@ -138,10 +138,7 @@ class Result:
 def judge(claim: Claim, scale: str, stored: Mapping[str, RunRecord]) -> Result | None:
     """Measure a claim on the seeds whose runs are all done; None if there are none: half a front is not a front.
 
-    Args:
-        claim: the claim.
-        scale: of the ledger.
-        stored: runs by key; those that are not done are ignored.
+    ``stored`` has runs by key, of any status.
     """
     runs = claim.runs(scale)
     done = {run.key for run in runs if run.key in stored and stored[run.key].status == "done"}

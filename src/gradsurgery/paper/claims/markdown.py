@@ -29,12 +29,7 @@ _COUNTED = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not", Verdict.UNDECIDED: "
 
 
 def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Mapping[str, Claim]) -> str:
-    """The page, for the claims that have a topic.
-
-    Args:
-        by_scale: the results of each scale.
-        claims: all claims, by id; those without results are reported as not run.
-    """
+    """The page, for the claims that have a topic; those without results are reported as not run."""
     latest = largest_scale(by_scale)
     lines = [_OPENING.format(count=len(claims))]
     lines += [f"- **{topic}.** {line}" for topic, line in summarise(latest).items()]

@@ -28,10 +28,8 @@ class Rule:
     high: float = math.inf
     margin: float = 0.0
 
-    def verdict(self, interval: Interval | None) -> Verdict:
-        """Apply the rule; without an interval nothing is decided."""
-        if interval is None:
-            return Verdict.UNDECIDED
+    def verdict(self, interval: Interval) -> Verdict:
+        """Apply the rule."""
         if self.low < interval.low and interval.high < self.high:
             return Verdict.HOLDS
         if interval.high < self.low + self.margin or interval.low > self.high - self.margin:

@@ -109,11 +109,7 @@ def largest_scale(by_scale: Mapping[str, Sequence[Result]]) -> dict[str, Result]
 
 
 def summarise(latest: Mapping[str, Result]) -> dict[str, str]:
-    """A line for each topic.
-
-    Args:
-        latest: id -> the result of a claim; a claim that has none is said to be not run.
-    """
+    """A line for each topic; a claim without a result is reported as not run."""
     return {topic: _line(clauses, latest) for topic, clauses in TOPICS.items()}
 
 
@@ -145,7 +141,7 @@ def _evidence(clause: Clause, result: Result | None) -> str:
 
 def _effect(clause: Clause, result: Result) -> str:
     """The numbers behind the verdict: relative losses if the claim holds, otherwise what keeps it from holding."""
-    if not all(each.interval for each in result.measurements):
+    if result.seeds < 2:
         return "too few seeds to compare"
     named = list(zip(clause.numbers, result.measurements, strict=bool(clause.numbers)))
     if result.verdict == Verdict.HOLDS:
@@ -157,7 +153,7 @@ def _effect(clause: Clause, result: Result) -> str:
 
 def _size(measurement: Measurement) -> str:
     """The mean, with its sign; if it is undecided with its interval, which leaves it open."""
-    if measurement.interval is None or measurement.verdict == Verdict.UNDECIDED:
+    if measurement.verdict == Verdict.UNDECIDED:
         return measurement.text
     factor, unit = (100, " %") if measurement.statistic.percent else (1, "")
     mean = number(factor * measurement.interval.mean, digits=2)

@@ -23,15 +23,6 @@ def train_claims(
     """Train what is missing, and return the records of all runs of the claims, done or failed.
 
     A run that several claims need is trained once. Runs that measure time are trained one after the other.
-
-    Args:
-        claims: the claims.
-        scale: of the ledger.
-        folder: has the store.
-        listener: receives the progress.
-        workers: processes that share the runs; None for one per core.
-        data_dir: a folder whose subfolders stand in for hub ids.
-        checkpoint_every: seconds between two checkpoints of a run.
     """
     records = []
     sweeps = _sweeps(claims, scale)

@@ -35,15 +35,9 @@ def write_ledger(
     markdown: Path | None = None,
     export: Path | None = None,
 ) -> None:
-    """Print the verdicts of each scale, and write the page; on request also as Markdown, and the runs as Parquet.
+    """Print the verdicts of each scale, and write the page into the folder.
 
-    Args:
-        claims: the claims to judge.
-        stored: all stored runs.
-        console: for the table.
-        folder: where the page goes.
-        markdown: where to write the page in Markdown.
-        export: where to write the runs of the claims.
+    On request, also write the page as Markdown, and the runs behind it as Parquet.
     """
     by_scale = judge_all(claims, stored)
     if not by_scale:

@@ -7,6 +7,7 @@ import numpy as np
 
 from gradsurgery.lab import RunRecord
 from gradsurgery.lab.lam import has_weight, lam_number
+from gradsurgery.lab.reports.style import look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +20,6 @@ NEAR = 0.01
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     """Draw the trajectories, and the iterations needed, measured and by the paper's analysis."""
     from matplotlib.figure import Figure
-
-    from gradsurgery.lab.reports.style import look
 
     figure = Figure(figsize=(7.0, 3.0), layout="constrained")
     plane, needed = figure.subplots(1, 2)
@@ -41,8 +40,6 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
 
 def _draw_iterations(axes: "Axes", records: Sequence[RunRecord]) -> None:
     """Draw the iterations that each run needed over its lam, and those that the analysis predicts for bloop."""
-    from gradsurgery.lab.reports.style import look
-
     for name in dict.fromkeys(record.spec.method for record in records):
         same_method = [record for record in records if record.spec.method == name]
         axes.plot(

@@ -15,7 +15,7 @@ Seeds: TypeAlias = tuple[int, ...]
 
 
 def epoch_indices(examples: int, count: int, seeds: Seeds, start: int) -> Indices:
-    """Return the examples at positions ``start`` to ``start + count`` of training, each epoch in an order of its own.
+    """Return the examples at positions ``start`` to ``start + count`` of training, each epoch in another order.
 
     Example:
         >>> sorted(int(index) for index in epoch_indices(4, 4, seeds=(0,), start=8))

@@ -1,30 +1,15 @@
 """The role of the moving average: ``language`` at lam = 0.2, for several speeds rho of Bloop's average.
 
 With rho too small the average is stale, and both losses suffer. With rho near 1 it is as noisy as the gradient of one
-batch, and training behaves like mixed. The scale ``laptop`` has its own size: a larger model than that of ``language``,
-and fewer steps.
+batch, and training behaves like mixed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from gradsurgery.lab import Metrics, Run, RunRecord, Scale, problem
+from gradsurgery.lab import Metrics, Run, Scale, problem
 from gradsurgery.paper.data.sources import data_sources
+from gradsurgery.paper.ema.figure import draw
 from gradsurgery.paper.language import problem as language
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-LAPTOP = replace(language.LAPTOP, layers=2, width=96, hidden=384, length=96, batch=8, steps=1500, rows=25, evaluated=16)
-
-
-def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
-    """Draw the figure of the report."""
-    from gradsurgery.paper.ema.figure import draw
-
-    return draw(records)
 
 
 @problem(
@@ -34,7 +19,7 @@ def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     aux=language.language.aux,
     scales={
         name: Scale(settings, ("mixed", "bloop"), lams=(0.2,), rhos=(0.001, 0.01, 0.1, 0.9))
-        for name, settings in (("demo", language.DEMO), ("laptop", LAPTOP), ("paper", language.PAPER))
+        for name, settings in (("demo", language.DEMO), ("laptop", language.LAPTOP), ("paper", language.PAPER))
     },
     draw=draw,
     data=data_sources,

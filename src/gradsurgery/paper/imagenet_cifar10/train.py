@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from gradsurgery.paper.data.images.source import ImageSource, image_source
+from gradsurgery.paper.data.images.load import ImageSource, image_source
 from gradsurgery.paper.data.shuffle import Seeds
 from gradsurgery.paper.imagenet_cifar10.problem import Settings
 from gradsurgery.paper.training.classification import (
@@ -18,8 +18,6 @@ from gradsurgery.paper.training.classification import (
     training_logits,
 )
 from gradsurgery.paper.training.training import Loss, Training, Tree
-
-ROLES = ("main", "aux")
 
 
 class BothSources:
@@ -68,7 +66,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         params, statistics = net.init(key)
-        return params, dict.fromkeys(ROLES, statistics)
+        return params, dict.fromkeys(sources, statistics)
 
     def loss(role: str) -> Loss:
         source = sources[role]
@@ -93,7 +91,7 @@ def build(settings: Settings, data_dir: Path | None) -> Training:
         BothSources(sources),
         {role: source.data for role, source in sources.items()},
         init=init,
-        losses=[loss(role) for role in ROLES],
+        losses=[loss(role) for role in sources],
         measure=measure,
         divide_by_lam=True,
     )

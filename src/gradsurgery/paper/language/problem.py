@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from gradsurgery.lab import Count, Metrics, Name, Run, Scale, problem
 from gradsurgery.paper.data.sources import data_sources
 from gradsurgery.paper.grid import COMPARED, powers_of_ten
-from gradsurgery.paper.training.transformer import TransformerSettings
+from gradsurgery.paper.training.transformer_settings import TransformerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ PAPER = replace(
     scales={
         "demo": Scale(DEMO, COMPARED, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
         "laptop": Scale(LAPTOP, COMPARED, lams=(0.1, 0.4, 0.8, 1.6, 3.2, 6.4), rhos=(0.03,)),
-        "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-4, 1, 16))),
+        "paper": Scale(PAPER, COMPARED, lams=powers_of_ten(-4, 1, 16)),
     },
     data=data_sources,
     share_process=True,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gradsurgery.paper.data.images.source import load_images
+from gradsurgery.paper.data.images.load import load_images
 from gradsurgery.paper.data.shuffle import epoch_batches
 
 Params = list[dict[str, jax.Array]]
@@ -61,12 +61,7 @@ def load_data(
 ) -> tuple[Data, int]:
     """Load training and held-out images as rows of numbers from 0 to 1. Returns them and the number of classes.
 
-    Args:
-        name: ``digits``, ``photographs``, or a hub id.
-        data_dir: a folder whose subfolders stand in for hub ids.
-        train_images: maximum number of images to train on.
-        test_images: maximum number of held-out images.
-        classes: ``all``, or the first and the last class to keep, such as ``0-4``.
+    For the arguments see ``data.images.load.image_source``.
     """
     data, class_count = {}, 0
     for split, limit in (("train", train_images), ("test", test_images)):

@@ -82,13 +82,7 @@ class ResidualBlock(nnx.Module):
 
 
 class ResNet(nnx.Module):
-    """A residual network with one linear head per task.
-
-    Args:
-        config: size of the network.
-        heads: number of classes of each head, by name.
-        rngs: random keys for the parameters.
-    """
+    """A residual network with one linear head per task; ``heads`` has the number of classes of each, by name."""
 
     def __init__(self, config: ResNetConfig, heads: Mapping[str, int], *, rngs: nnx.Rngs) -> None:
         self.small_images = config.small_images

@@ -29,13 +29,7 @@ class TransformerConfig:
 
 
 class TransformerBlock(nnx.Module):
-    """Self-attention, cross-attention if ``cross``, and a feed-forward layer.
-
-    Args:
-        config: size of the transformer.
-        cross: attend to the output of an encoder, the memory.
-        rngs: random keys for the parameters.
-    """
+    """Self-attention, cross-attention to an encoder's output (the memory) if ``cross``, and a feed-forward layer."""
 
     def __init__(self, config: TransformerConfig, *, cross: bool = False, rngs: nnx.Rngs) -> None:
         def attention() -> nnx.MultiHeadAttention:
@@ -92,14 +86,7 @@ class Embedding(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Predicts each token from the tokens before it.
-
-    Args:
-        config: size of the transformer.
-        tokens: size of the vocabulary.
-        length: maximum number of input tokens.
-        rngs: random keys for the parameters.
-    """
+    """Predicts each token from at most ``length`` tokens before it."""
 
     def __init__(self, config: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:
         self.embedding = Embedding(tokens, length, config.width, rngs=rngs)

@@ -13,11 +13,8 @@ from gradsurgery.paper.models.transformer import Embedding, TransformerBlock, Tr
 class Translator(nnx.Module):
     """Predicts each token of a translation from the source and the tokens before it.
 
-    Args:
-        config: size of the transformer; encoder and decoder have ``config.layers`` each.
-        tokens: size of the vocabulary, which both languages share.
-        length: maximum number of tokens of a source or a translation.
-        rngs: random keys for the parameters.
+    Encoder and decoder have ``config.layers`` each. Both languages share a vocabulary of ``tokens``; a source or a
+    translation has at most ``length`` of them.
     """
 
     def __init__(self, config: TransformerConfig, *, tokens: int, length: int, rngs: nnx.Rngs) -> None:

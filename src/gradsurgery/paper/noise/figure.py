@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradsurgery.lab import RunRecord
+from gradsurgery.lab.reports.style import look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 def draw(records: Sequence[RunRecord]) -> "dict[str, Figure]":
     """Draw the paper's figure "Effect of randomness on the projection"."""
     from matplotlib.figure import Figure
-
-    from gradsurgery.lab.reports.style import look
 
     figure = Figure(figsize=(3.4, 2.6), layout="constrained")
     axes = figure.subplots()

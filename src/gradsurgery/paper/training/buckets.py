@@ -14,10 +14,7 @@ BatchLoss = Callable[[Tree, Tree, Tree], jax.Array]
 def make_bucketed_loss(loss: BatchLoss, cut: Callable[[Tree, int], Tree], limits: Sequence[int]) -> BatchLoss:
     """Make a loss that first truncates each batch to ``limits[batch.bucket]``.
 
-    Args:
-        loss: the loss of a batch of any length.
-        cut: ``(batch, limit) -> batch`` without the positions beyond the limit.
-        limits: ascending.
+    ``cut`` drops the positions of a batch beyond a limit; the limits ascend.
     """
 
     def cut_loss(limit: int, params: Tree, extra: Tree, batch: Tree) -> jax.Array:

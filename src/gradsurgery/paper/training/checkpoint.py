@@ -15,13 +15,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """The last saved state of one run, and the number of chunks trained so far.
+    """The last saved state of one run, in its own folder, and the number of chunks trained so far.
 
     Orbax writes a new checkpoint beside the old one and renames it at the end, so a process that is killed at any
     moment leaves a complete checkpoint.
-
-    Args:
-        folder: a folder for this run alone.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,8 +37,7 @@ class Checkpoint:
     def restore(self, like: State) -> tuple[int, State] | None:
         """Return chunks and state of the newest readable checkpoint; None if there is none.
 
-        Args:
-            like: a state of the same structure, on the devices where the restored one belongs.
+        ``like`` is a state of the same structure, on the devices where the restored one belongs.
         """
         while (chunks := broadcast_from_leader(max(self._saved(), default=-1))) >= 0:
             import orbax.checkpoint as ocp

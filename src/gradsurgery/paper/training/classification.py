@@ -20,7 +20,7 @@ from gradsurgery.paper.models.resnet import ResNet, ResNetConfig
 from gradsurgery.paper.training.batch_slices import BatchSlices
 from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.evaluation import batch_by_batch
-from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
+from gradsurgery.paper.training.residual_network_settings import ResidualNetworkSettings
 from gradsurgery.paper.training.schedule import warmup_cosine
 from gradsurgery.paper.training.training import Loss, Training, Tree
 
@@ -29,13 +29,7 @@ SMALL = 64
 
 
 def residual_network(settings: ResidualNetworkSettings, pixels: int, heads: Mapping[str, int]) -> Functional[ResNet]:
-    """Make the network for images of this width and height.
-
-    Args:
-        settings: the size of the network.
-        pixels: width and height of the images.
-        heads: name -> number of classes.
-    """
+    """Make the network for square images of this width; ``heads`` has the number of classes of each head, by name."""
     config = ResNetConfig(
         tuple(int(count) for count in settings.blocks.split(",")),
         bottleneck=settings.bottleneck,
@@ -95,15 +89,9 @@ def train_residual_network(
 ) -> Training:
     """Make the task: SGD with Nesterov momentum 0.9, warm-up and cosine decay.
 
-    Args:
-        settings: the settings of the problem.
-        source: makes the batches.
-        data: see ``Training``.
-        init: see ``Training``.
-        losses: see ``Training``.
-        measure: ``(params, extra, data, batch) -> metrics``, means over a batch of an evaluation.
-        divide_by_lam: divide the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients.
-        decay: weight decay apart from the gradients; None for none.
+    ``measure`` maps (params, extra, data, batch) to the mean metrics of a batch of an evaluation. ``divide_by_lam``
+    divides the learning rate by 1 + lam: unlike Adam, SGD takes longer steps along longer gradients. ``decay`` is
+    weight decay apart from the gradients. For the other arguments see ``Training``.
     """
     chunks, steps = chunk_epochs(settings.epochs, len(source), settings.batch, settings.rows_per_epoch)
     slices = BatchSlices(settings.batch, settings.evaluated)

@@ -8,12 +8,7 @@ Batches = Any
 
 
 class Prefetcher:
-    """Returns the batches of a chunk, and starts to make those of the next one.
-
-    Args:
-        make: ``(seed, chunk) -> batches``.
-        chunks: chunks in a run.
-    """
+    """Returns the batches of a chunk by seed and number, and starts to make those of the next one."""
 
     def __init__(self, make: Callable[[int, int], Batches], chunks: int) -> None:
         self._make, self._chunks = make, chunks

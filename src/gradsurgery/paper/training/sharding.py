@@ -18,12 +18,7 @@ Tree = Any
 
 
 class Placement:
-    """Places state and batches.
-
-    Args:
-        devices: all devices that take part.
-        sharded: True to split the state over the devices, False for a copy on each.
-    """
+    """Places state and batches on all devices that take part; if sharded, the state is split, else each has a copy."""
 
     def __init__(self, devices: Sequence[jax.Device], *, sharded: bool = False) -> None:
         self._mesh = Mesh(np.asarray(devices), ("data",))

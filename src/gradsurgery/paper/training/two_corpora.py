@@ -10,7 +10,7 @@ from gradsurgery.paper.training.buckets import BatchLoss
 from gradsurgery.paper.training.chunking import chunk_steps
 from gradsurgery.paper.training.evaluation import mean_losses
 from gradsurgery.paper.training.training import Batches, FinalMetrics, Loss, Training, Tree
-from gradsurgery.paper.training.transformer import TransformerSettings
+from gradsurgery.paper.training.transformer_settings import TransformerSettings
 
 ROLES = ("main", "aux")
 
@@ -30,16 +30,11 @@ def train_on_two_corpora(
     weight: Callable[[Tree], jax.Array | int],
     final_metrics: FinalMetrics | None = None,
 ) -> Training:
-    """Make the task.
+    """Make the task, with the mean loss of a batch of either corpus.
 
-    Args:
-        settings: the settings of the problem.
-        init: see ``Training``.
-        batch_loss: the mean loss of a batch of either corpus.
-        batches: see ``Training``; each batch is by role.
-        evaluation_batches: ``main_train``, ``aux_train``, ``main_test``, ``aux_test`` -> batches along a first axis.
-        weight: the weight of a batch in the mean loss of its corpus, such as its number of tokens.
-        final_metrics: see ``Training``.
+    A batch is by role; ``evaluation_batches`` has batches along a first axis as ``main_train``, ``aux_train``,
+    ``main_test`` and ``aux_test``. ``weight`` is that of a batch in the mean loss of its corpus, such as its number of
+    tokens. For the other arguments see ``Training``.
     """
 
     def loss(role: str) -> Loss:

@@ -20,7 +20,7 @@ from typing import Annotated
 from gradsurgery.lab import Count, CountOrZero, Metrics, Name, Run, Scale, UserError, Whole, problem
 from gradsurgery.paper.data.sources import data_sources
 from gradsurgery.paper.grid import COMPARED, powers_of_ten
-from gradsurgery.paper.training.transformer import TransformerSettings
+from gradsurgery.paper.training.transformer_settings import TransformerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,11 @@ LAPTOP = replace(
     main_data="europarl-en-de",
     main_pairs=150_000,
     aux_data="wmt-news-en-de",
-    aux_pairs=1000,
-    vocabulary=4000,
-    length=96,
-    buckets=3,
-    layers=2,
-    steps=600,
+    aux_pairs=30_190,  # all; 4,772 of them are short enough
+    vocabulary=2000,
+    length=24,
+    buckets=1,
+    steps=6000,
     rows=24,
     translated=256,
     bleu="13a",
@@ -115,8 +114,8 @@ PAPER = replace(
     aux="translation loss on the small corpus",
     scales={
         "demo": Scale(DEMO, COMPARED, lams=(0.01, 0.1, 0.3, 1.0, 3.0), rhos=(0.1,)),
-        "laptop": Scale(LAPTOP, COMPARED, lams=(0.1, 0.3, 1.0, 3.0, 10.0), rhos=(0.1,)),
-        "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-4, 1, 16))),
+        "laptop": Scale(LAPTOP, COMPARED, lams=(0.2, 0.3, 0.4, 0.6, 1.2, 2.4)),
+        "paper": Scale(PAPER, COMPARED, lams=powers_of_ten(-4, 1, 16)),
     },
     data=data_sources,
     share_process=True,

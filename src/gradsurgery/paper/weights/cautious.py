@@ -1,4 +1,4 @@
-"""Cautious weight decay, a baseline of ``weights`` alone: it needs the signs of elements, so it is no surgery.
+"""Cautious weight decay, a baseline of ``weights`` alone: it needs the signs of elements, not inner products.
 
 u = the update of SGD with main's gradient
 theta <- theta - eta (u + lam [u theta >= 0] theta),   element by element

@@ -23,7 +23,7 @@ from typing import Annotated
 from gradsurgery.lab import Count, Metrics, Name, Run, Scale, Switch, Text, one_of, problem
 from gradsurgery.paper.data.sources import data_sources
 from gradsurgery.paper.grid import COMPARED, powers_of_ten
-from gradsurgery.paper.training.residual_network import ResidualNetworkSettings
+from gradsurgery.paper.training.residual_network_settings import ResidualNetworkSettings
 from gradsurgery.paper.weights.cautious import cautious
 
 Classes = Annotated[str, Text(r"all|\d+-\d+", "all, or the first and the last class such as 0-4")]
@@ -124,7 +124,7 @@ PAPER = replace(
         "laptop": Scale(
             LAPTOP, COMPARED, lams=(3e-4, 1e-3, 3e-3, 1e-2, 3e-2), alternatives={("model", "resnet"): LAPTOP_RESNET}
         ),
-        "paper": Scale(PAPER, COMPARED, lams=(0.0, *powers_of_ten(-6, -2, 14))),
+        "paper": Scale(PAPER, COMPARED, lams=powers_of_ten(-6, -2, 14)),
     },
     data=data_sources,
     share_process=True,

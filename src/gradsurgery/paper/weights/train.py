@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import optax
 
-from gradsurgery.paper.data.images.source import image_source
+from gradsurgery.paper.data.images.load import image_source
 from gradsurgery.paper.models import mlp
 from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (

@@ -157,9 +157,7 @@ def connection(address: str) -> Iterator[None]:
             f"runs stream their rows, which Ray Client cannot do; got {address}: give HOST:PORT of the head node, "
             "on a machine of the cluster or through ray job submit"
         )
-    local: dict[str, Any] = (
-        {"num_cpus": len(available_cores()), "include_dashboard": False} if address == "local" else {}
-    )
+    local: dict[str, Any] = {"num_cpus": available_cores(), "include_dashboard": False} if address == "local" else {}
     try:
         host, _, port = address.rpartition(":")
         if port.isdecimal():

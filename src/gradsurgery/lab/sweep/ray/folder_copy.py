@@ -4,13 +4,10 @@ import io
 import shutil
 import tarfile
 from pathlib import Path
-from typing import TypeAlias
-
-Fingerprint: TypeAlias = list[tuple[str, int, int]]
 
 
-def fingerprint(folder: Path) -> Fingerprint:
-    """Names, sizes and modification times of all files below a folder: changes when a file is written."""
+def list_files(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and modification times of all files below a folder: the list changes when a file is written."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
 

@@ -18,33 +18,25 @@ ALIKE = 0.05
 THREE, FIVE = (0, 1, 2), (0, 1, 2, 3, 4)
 
 
-def ahead(method: str, rival: str, split: str) -> tuple[Statistic, Statistic]:
+def ahead(method: str, rival: str, split: str) -> tuple[Statistic, ...]:
     """The front of a method is better: more hypervolume, and a lower main at equal aux."""
-    return (
-        Statistic(
-            f"hypervolume, {method} − {rival}, {split}",
-            hypervolume_lead(method, rival, split),
-            Rule(low=0.0, margin=SMALLEST_LEAD),
-        ),
-        Statistic(
-            f"main at equal aux, {method} / {rival} − 1, {split}",
-            main_at_equal_aux(method, rival, split),
-            Rule(high=0.0, margin=SMALLEST_GAIN),
-            percent=True,
-        ),
+    return _compare(
+        method, rival, split, lead=Rule(low=0.0, margin=SMALLEST_LEAD), main=Rule(high=0.0, margin=SMALLEST_GAIN)
     )
 
 
-def alike(method: str, rival: str, split: str) -> tuple[Statistic, Statistic]:
+def alike(method: str, rival: str, split: str) -> tuple[Statistic, ...]:
     """Neither front is better by more than a twentieth."""
+    return _compare(method, rival, split, lead=Rule(-ALIKE, ALIKE), main=Rule(-ALIKE, ALIKE))
+
+
+def _compare(method: str, rival: str, split: str, *, lead: Rule, main: Rule) -> tuple[Statistic, ...]:
     return (
-        Statistic(
-            f"hypervolume, {method} − {rival}, {split}", hypervolume_lead(method, rival, split), Rule(-ALIKE, ALIKE)
-        ),
+        Statistic(f"hypervolume, {method} − {rival}, {split}", hypervolume_lead(method, rival, split), lead),
         Statistic(
             f"main at equal aux, {method} / {rival} − 1, {split}",
             main_at_equal_aux(method, rival, split),
-            Rule(-ALIKE, ALIKE),
+            main,
             percent=True,
         ),
     )

@@ -27,11 +27,7 @@ SHORTEST = 64
 def residuals(averaged: bool, steps: int, seed: int, distance: float = 0.0) -> Array:
     """A theta along a run with the theorem's step size and average: |A theta|^2 / 2 is main's loss without noise.
 
-    Args:
-        averaged: False to project on the gradient of the step instead of an average.
-        steps: T.
-        seed: of the noise.
-        distance: of the start from a solution of main.
+    It starts at a distance from a solution of main. Unless ``averaged``, it projects on the gradient of the step.
     """
     eta = steps**-0.75
     rng = np.random.default_rng(seed)

@@ -1,1 +1,1 @@
-"""Labelled images for training: ``source.image_source`` makes batches of them, from memory or from disk."""
+"""Labelled images for training: ``load.image_source`` makes batches of them, from memory or from disk."""

@@ -8,6 +8,7 @@ have seen.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -34,13 +35,7 @@ _ENDLESS = 2**40
 
 
 class DiskSource:
-    """Batches of images read from disk, of any size, scaled to squares.
-
-    Args:
-        train: images to train on.
-        test: held-out images.
-        size: height and width that images are scaled to.
-    """
+    """Batches of images read from disk, of any size, scaled to squares of ``size`` pixels."""
 
     def __init__(self, train: ImageDataset, test: ImageDataset, *, size: int) -> None:
         self._size, self._train, self._test = size, train, test
@@ -94,7 +89,7 @@ def _init_worker(number: int, count: int) -> None:
 
 
 def _batches(read: Callable[[int], dict[str, Any]], count: int, shard: slice) -> Iterator[Tree]:
-    """Iterate over batches of the shard's size, of the examples at positions below ``count``: one worker per core."""
+    """Iterate over batches of the shard's size, of the examples below ``count``: one worker per core of the run."""
     import grain  # slow to import, and images in memory do not need it
     from absl import flags
 
@@ -102,7 +97,8 @@ def _batches(read: Callable[[int], dict[str, Any]], count: int, shard: slice) ->
         flags.FLAGS.mark_as_parsed()  # grain reads absl flags, and starts no workers before they are parsed
     size = shard.stop - shard.start
     message = math.gcd(size, MESSAGE_IMAGES)
-    workers = min(len(available_cores()), math.ceil(count / message))
+    cores = int(os.environ.get("NPROC", available_cores()))  # the lab sets the variable to the cores of the run
+    workers = min(cores, math.ceil(count / message))
     buffered = max(2, math.ceil(PREFETCHED_BATCHES * size / message / workers))
     prefetch = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffered)
     unbuffered = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)  # default: 500 messages in each worker

@@ -4,22 +4,25 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis import Advice, Allowance, Series, advise, collect_options, main_alone
+from gradsurgery.lab.analysis.allowance import Allowance
+from gradsurgery.lab.analysis.options import collect_options
+from gradsurgery.lab.analysis.recommend import Advice, advise
+from gradsurgery.lab.analysis.series import Series, main_alone
 from gradsurgery.lab.lam import Lam
 from gradsurgery.lab.reports.front_chart import round_loss
 from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord
 
-ALLOWANCES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
+POSITIONS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
 """The positions of the slider; the allowance that the page opens with is another."""
 
 
-def allowance_data(
+def slider_data(
     records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View], first: Allowance
 ) -> dict[str, Any] | None:
     """For each allowance the recommended runs and a sentence for each method; None if nothing can be recommended."""
     # differences are not on a scale of fractions
-    positions = [first] if first.absolute else sorted({first, *map(Allowance, ALLOWANCES)}, key=lambda each: each.limit)
+    positions = [first] if first.absolute else sorted({first, *map(Allowance, POSITIONS)}, key=lambda each: each.limit)
     try:
         options = collect_options(records)
         by_allowance = [advise(options, allowance) for allowance in positions]
