@@ -10,7 +10,8 @@ const cosine = (u, v) => ratio(ratio(dot(u, v), length(u)), length(v));
 const sum = (...terms) => terms.reduce(([x, y], [weight, v]) => [x + weight * v[0], y + weight * v[1]], [0, 0]);
 const reject = (u, v) => sum([1, u], [-ratio(dot(u, v), dot(v, v)), v]);
 
-// `average` is main itself without an average. gradvac is in its first step, where its average cosine is 0.
+// `average` is main itself without an average. gradvac and pcd are in their first step: the average cosine of gradvac is 0,
+// and the usual lengths of pcd are those of this step. pcd's share of aux's progress is 0.3.
 const METHODS = {
   bloop: ({ main, aux, average, lam }) => sum([1, main], [lam, reject(aux, average)]),
   mixed: ({ main, aux, lam }) => sum([1, main], [lam, aux]),
@@ -39,6 +40,10 @@ const METHODS = {
     return conflict ? sum([1, reject(main, aux)], [lam, reject(aux, average)]) : sum([1, main], [lam, aux]);
   },
   metabalance: ({ main, aux }) => sum([1, main], [ratio(length(main), length(aux)), aux]),
+  pcd: ({ main, aux }) => {
+    const bent = sum([1, main], [Math.max(0.3 - cosine(main, aux), 0) * ratio(length(main), length(aux)), aux]);
+    return sum([ratio(length(main), length(bent)), bent]);
+  },
 };
 
 function directions({ main, aux, average = null, lam, relative = false }) {
@@ -59,6 +64,7 @@ const NAMES = { main: "g_main", aux: "g_aux", average: "m" };
 const COLORS = {
   bloop: "#0fa968", mixed: "#d6455d", agem: "#8b6f4e", dynamic_barrier: "#7a5af0", barrier: "#b04fc4",
   mgda: "#1797a6", cosine: "#8a9a0c", gradvac: "#c2710c", pcgrad: "#e0559b", metabalance: "#6b7a90",
+  pcd: "#f0857a",
 };
 
 function element(name, attributes = {}, ...children) {

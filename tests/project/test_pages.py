@@ -54,6 +54,14 @@ def test_each_snippet_about_the_lab_sweeps_or_logs(snippet, tmp_path, monkeypatc
     assert any(record.spec.lam in (0, (0, 0)) for record in records)
 
 
+@pytest.mark.slow
+def test_the_first_example_of_the_lab_prints_what_its_page_shows(tmp_path, monkeypatch, capsys, one_worker):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippets("docs/lab.md")[0], "docs/lab.md", "exec"), {"__name__": "__main__"})
+    shown = re.search(r"It prints\n\n```text\n(.*?)^```", (ROOT / "docs/lab.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert capsys.readouterr().out.endswith(shown[1])
+
+
 def test_following_contributing_adds_a_method_and_its_test(monkeypatch):
     method, test = snippets("CONTRIBUTING.md")
     names = {"__name__": "gradsurgery.methods.halved"}

@@ -34,7 +34,7 @@ def test_the_tables_agree_with_the_claims():
         for measurement in result.measurements:
             name = measurement.statistic.name
             compares_fronts = name.startswith(("hypervolume", "main at equal aux"))
-            if compares_fronts and "mixed" in name and measurement.interval:  # the page compares with mixed
+            if compares_fronts and "mixed" in name and measurement.interval.seeds > 1:  # the page compares with mixed
                 section = PAGE.split(f"<!-- runs of {result.claim.declared.name} -->")[1].split("<!-- end -->")[0]
                 assert measurement.text in section, result.claim.id
                 shared += 1
