@@ -81,6 +81,7 @@ TOPICS: dict[str, tuple[Clause, ...]] = {
     "Translation on two corpora": (
         _leads("C24", "training text"),
         _leads("C25", "held-out text"),
+        _alike("C35"),
     ),
     "The role of the EMA": (
         Clause("C26", "with ρ = 0.001 the average is stale,", "and both losses suffer", ("main", "aux")),

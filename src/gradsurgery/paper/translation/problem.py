@@ -84,7 +84,7 @@ LAPTOP = replace(
     buckets=1,
     steps=6000,
     rows=24,
-    translated=256,
+    translated=1024,
     bleu="13a",
 )
 PAPER = replace(
