@@ -50,6 +50,16 @@ def test_error_bars_span_one_standard_deviation():
             assert length == pytest.approx(2 * seeds.deviation[axis], rel=1e-6)
 
 
+def test_trajectories_are_means_over_seeds_and_end_at_their_markers():
+    series = group_runs(sweep(methods={"bloop": 0.01}, seeds=2))[0]
+    trajectories = lines(draw_fronts([series]).axes[1], linewidth=0.6)
+    assert [trajectory[-1] for trajectory in trajectories] == [seeds.mean for seeds in series.by_lam("test")]
+    rows = [record.metrics[3] for record in series.records if record.spec.lam == LAMS[0]]
+    assert trajectories[0][3] == pytest.approx(
+        [sum(row[name] for row in rows) / 2 for name in ("main_test", "aux_test")]
+    )
+
+
 def test_a_single_seed_has_no_error_bars():
     assert not draw_fronts(group_runs(sweep(seeds=1))).axes[0].collections
 

@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from gradsurgery.lab.analysis.pareto import Point, front
@@ -74,8 +75,7 @@ class SeedGroup:
     @property
     def mean(self) -> Point:
         """The mean of the final losses."""
-        main, aux = zip(*self.points, strict=True)
-        return statistics.fmean(main), statistics.fmean(aux)
+        return _mean_point(self.points)
 
     @property
     def deviation(self) -> Point:
@@ -123,6 +123,19 @@ class Series:
             by_lam.setdefault(record.spec.lam, []).append(record)
         order = sorted(by_lam, key=lambda lam: -math.inf if lam is None else lam_number(lam))
         return [seeds for lam in order if (seeds := group_seeds(by_lam[lam], split))]
+
+    def trajectories(self, split: str) -> list[list[Point]]:
+        """For each λ the losses during training, as means over the finished runs; none of runs with a single row."""
+        by_lam: dict[Lam | None, dict[float, list[Point]]] = {}
+        for record in self.records:
+            for row in record.metrics if record.status == "done" else ():
+                by_step = by_lam.setdefault(record.spec.lam, {})
+                by_step.setdefault(row.get("step", math.nan), []).append(loss_point(row, split))
+        means = [
+            [_mean_point(points) for points in by_step.values() if all(map(math.isfinite, chain(*points)))]
+            for by_step in by_lam.values()
+        ]
+        return [trajectory for trajectory in means if len(trajectory) > 1]
 
     def split_front(self, split: str) -> tuple[list[SeedGroup], list[SeedGroup]]:
         """The λ whose mean losses no other λ dominates, by increasing main; and the others."""
@@ -212,6 +225,11 @@ def lam_axis(groups: Iterable[Series]) -> str:
 def splits_with_points(groups: Sequence[Series]) -> list[str]:
     """The splits for which at least one run has finite final losses."""
     return [split for split in SPLITS if any(group.final_points(split) for group in groups)]
+
+
+def _mean_point(points: Sequence[Point]) -> Point:
+    main, aux = zip(*points, strict=True)
+    return statistics.fmean(main), statistics.fmean(aux)
 
 
 def _deviation(values: Sequence[float]) -> float:

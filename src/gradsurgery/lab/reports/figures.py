@@ -83,7 +83,7 @@ def draw_fronts(groups: Sequence[Series], alone: Sequence[RunRecord] = ()) -> Fi
 
     A large marker is the mean over seeds at one λ, with an error bar of one standard deviation; small markers are
     single runs. Means that another λ of the same method dominates are paler and not joined. The runs of main alone
-    are one black star, their mean.
+    are one black star, their mean. Faint curves are the losses during training, as in the paper.
     """
     splits = splits_with_points(groups)
     if not splits:
@@ -108,6 +108,8 @@ def draw_fronts(groups: Sequence[Series], alone: Sequence[RunRecord] = ()) -> Fi
 
 def _draw_front(panel: Axes, group: Series, split: str, look: Look) -> None:
     by_lam = group.by_lam(split)
+    for trajectory in group.trajectories(split):
+        panel.plot(*_columns(trajectory), color=look.colour, linewidth=0.6, alpha=0.25, zorder=1)
     if any(len(seeds.points) > 1 for seeds in by_lam):
         panel.plot(*_columns(group.final_points(split)), **_marker(look, size=2.2), linestyle="", alpha=0.4)
         x, y = _columns(seeds.mean for seeds in by_lam)

@@ -1,6 +1,6 @@
 """The runs behind the ledger as a small parquet file, from which the page can be drawn again without training.
 
-Of a run with losses only the last row is kept, unless its problem draws the curves. Diagnostics are left out.
+Diagnostics are left out.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gradsurgery.lab import Metrics, RunRecord, RunSpec, UserError, find_problem, installed_problems
+from gradsurgery.lab import Metrics, RunRecord, RunSpec, UserError
 from gradsurgery.lab.atomic import replace_file
 from gradsurgery.lab.lam import Tau, lam_columns
 from gradsurgery.relative import relative
@@ -47,13 +47,7 @@ def read_records(path: Path) -> list[RunRecord]:
 def _row(record: RunRecord) -> dict[str, Any]:
     spec = record.spec
     columns = {**vars(spec), **lam_columns(spec.lam), "settings": json.dumps(dict(spec.settings), sort_keys=True)}
-    return {**columns, "rows": json.dumps([_without_diagnostics(row) for row in _kept(record)])}
-
-
-def _kept(record: RunRecord) -> tuple[Metrics, ...]:
-    installed = record.spec.problem in installed_problems()
-    draws_curves = installed and find_problem(record.spec.problem).draw is not None
-    return record.metrics[-1:] if "main_train" in record.final and not draws_curves else record.metrics
+    return {**columns, "rows": json.dumps([_without_diagnostics(row) for row in record.metrics])}
 
 
 def _without_diagnostics(row: Metrics) -> Metrics:
