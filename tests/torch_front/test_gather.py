@@ -118,6 +118,22 @@ def test_a_gradient_for_a_frozen_parameter_is_refused():
         surgery.gather(GOOD, GOOD)
 
 
+def test_gradients_taken_from_grad_are_refused_while_they_are_there():
+    """The direction would be added to the gradient of aux."""
+    model = make_model()
+    surgery, gradients = gst.Surgery(model, METHOD), []
+    for loss in (main_of, aux_of):
+        model.zero_grad()
+        loss(model(X)).backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    with pytest.raises(ValueError, match=r"the gradient of aux for weight must be apart from \.grad, .*; got \.grad"):
+        surgery.gather(*gradients)
+    model.zero_grad()
+    surgery.gather(*gradients)
+    surgery.apply()
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected_direction(METHOD))
+
+
 def test_the_number_of_losses_is_checked():
     surgery = gst.Surgery(make_model(), METHOD)
     with pytest.raises(ValueError, match="auxiliary"):

@@ -72,6 +72,11 @@ def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], labels: 
             )
         if gradient is not None and _kind(gradient) != (expected := _kind(parameter)):
             raise ValueError(f"the gradient of {name} for {label} must be {expected}; got {_kind(gradient)}")
+        if gradient is not None and gradient is parameter.grad:
+            raise ValueError(
+                f"the gradient of {name} for {label} must be apart from .grad, to which apply() adds; got .grad "
+                "itself: call optimizer.zero_grad() before gather(), which leaves your tensors as they are"
+            )
     if all(gradient is None for gradient in gradients):
         raise ValueError(f"{name} must have at least one gradient; got none")
     return gradients

@@ -210,8 +210,8 @@ class Surgery:
             surgery.apply()
 
         For ``torch.func``, gradients collected in buffers, and loops that synchronise by hand. The gradients are
-        copied. Under DistributedDataParallel every process must give the same, synchronised gradients; ``apply``
-        compares them.
+        copied. If they were in ``.grad``, call ``optimizer.zero_grad()`` first: ``apply`` adds to what is there. Under
+        DistributedDataParallel every process must give the same, synchronised gradients; ``apply`` compares them.
 
         Args:
             main: the gradients of the main loss: a list with one tensor, or None, for each parameter of the surgery, or
