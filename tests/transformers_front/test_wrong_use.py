@@ -57,6 +57,19 @@ def test_compute_aux_loss_must_be_callable(tmp_path):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": None, "compute_aux_loss": 3})
 
 
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda model, inputs: model(**inputs), "CausalLMOutputWithCrossAttentions"),
+        (lambda model, inputs: model(**inputs).loss.item(), "float"),
+    ],
+)
+def test_a_loss_function_returns_a_tensor(tmp_path, function, kind):
+    trainer = surgery_trainer(tmp_path, trainer_args={"aux_dataset": None, "compute_aux_loss": function})
+    with pytest.raises(TypeError, match=f"compute_aux_loss must return a scalar tensor; got a {kind}"):
+        trainer.train()
+
+
 def test_an_empty_dataset_is_refused(tmp_path):
     with pytest.raises(ValueError, match="aux_dataset must have at least one example; got none"):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": []})

@@ -37,7 +37,10 @@ class AuxLossFunction:
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
         """The auxiliary loss of a batch."""
-        return self._function(model, inputs, **self._options(outputs, num_items_in_batch))
+        loss = self._function(model, inputs, **self._options(outputs, num_items_in_batch))
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"compute_aux_loss must return a scalar tensor; got a {type(loss).__name__}")
+        return loss
 
     def _options(self, outputs: Any, num_items_in_batch: Tensor | int | None) -> dict[str, Any]:
         options: dict[str, Any] = {}
