@@ -75,6 +75,13 @@ def test_an_empty_dataset_is_refused(tmp_path):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": []})
 
 
+@pytest.mark.parametrize("examples", [[], [{"input_ids": AUX[0]["input_ids"]}]], ids=["empty", "unlabelled"])
+def test_evaluation_on_examples_without_labels_is_refused(tmp_path, examples):
+    trainer = surgery_trainer(tmp_path, trainer_args={"eval_dataset": MAIN, "aux_eval_dataset": examples})
+    with pytest.raises(ValueError, match="aux_eval_dataset must have examples with labels"):
+        trainer.evaluate()
+
+
 def test_a_dataset_smaller_than_a_dropped_batch_is_refused(tmp_path):
     with pytest.raises(ValueError, match="aux_dataset yields no batch"):
         surgery_trainer(tmp_path, trainer_args={"aux_dataset": Tokens(3, seed=0)}, dataloader_drop_last=True).train()

@@ -235,6 +235,10 @@ class SurgeryMixin(_Base):
             finally:
                 self._evaluating_aux = False
             name = f"{metric_key_prefix}_aux_loss"
+            if name not in aux.metrics:  # type: ignore[operator]
+                raise ValueError(
+                    "aux_eval_dataset must have examples with labels, without which Trainer computes no loss; got none"
+                )
             output.metrics[name] = aux.metrics[name]  # type: ignore[index]
         self._outputs = None  # frees those of the last batch
         return output
