@@ -65,6 +65,32 @@ def test_a_compiled_model_gives_the_direction_or_says_what_to_write(form, donate
         torch.testing.assert_close(actual, direction(form), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("compiled_model", [False, True])
+def test_a_compiled_training_step_trains_as_a_plain_one(compiled_model):
+    """Shapes, the schedule and the parameters that take part change from step to step."""
+
+    def trained(compile):  # noqa: A002
+        torch._dynamo.reset()
+        model = make_model()
+        called = torch.compile(model, backend="aot_eager") if compile and compiled_model else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        surgery = gst.Surgery(model, gs.bloop(lam=lambda step: 0.1 * step, rho=0.1), measure=True)
+
+        def step(x):
+            surgery.backward(lambda: called(x).square().mean(), lambda: called(x).sin().mean())
+            surgery.apply()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        step = torch.compile(step, backend="aot_eager") if compile else step
+        for number in range(8):
+            model[0].bias.requires_grad_(number % 4 < 2)
+            step(X[number:])
+        return list(model.parameters())
+
+    torch.testing.assert_close(trained(compile=True), trained(compile=False), rtol=1e-4, atol=1e-6)
+
+
 def outcome(folder, donated, plain_backward):
     """The number of gradients, or the advice, as a process says that keeps compiled code in this folder."""
     warnings.simplefilter("ignore")

@@ -190,6 +190,8 @@ class Surgery:
         Returns:
             The detached losses, main first.
         """
+        if torch.compiler.is_dynamo_compiling():  # traced, a step compiles slowly, and fails where shapes change
+            return torch.compiler.disable(Surgery.backward)(self, main, *aux)  # type: ignore[no-untyped-call]
         try:
             names, setup = self._start(len(aux))
             setup.check_passes()
@@ -218,6 +220,9 @@ class Surgery:
                 a dictionary from the names of parameters to tensors.
             *aux: the gradients of the auxiliary losses, most important first.
         """
+        if torch.compiler.is_dynamo_compiling():
+            torch.compiler.disable(Surgery.gather)(self, main, *aux)  # type: ignore[no-untyped-call]
+            return
         try:
             names, _ = self._start(len(aux))
             gradients = [
@@ -250,6 +255,9 @@ class Surgery:
                 for ``scaler.unscale_`` and ``scaler.step``, which come afterwards. Without it, scaled losses fill the
                 averages with gradients of different scales. Leave it out if the surgery has an ``accelerator``.
         """
+        if torch.compiler.is_dynamo_compiling():
+            torch.compiler.disable(Surgery.apply)(self, scaler=scaler)  # type: ignore[no-untyped-call]
+            return
         accelerator = self._accelerator
         if accelerator is not None and scaler is None and not accelerator.sync_gradients:
             return
