@@ -23,6 +23,7 @@ from gradsurgery.torch.parameters import ParameterGroup, check_disjoint, check_m
 from gradsurgery.torch.passes import check_compile
 from gradsurgery.torch.scalars import Scalars
 from gradsurgery.torch.step import Part
+from gradsurgery.torch.untraced import untraced
 
 
 class Surgery:
@@ -175,6 +176,7 @@ class Surgery:
     def _trainable(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters if parameter.requires_grad]
 
+    @untraced
     def backward(self, main: Loss, *aux: Loss) -> tuple[Tensor, ...]:
         """Gather the gradient of each loss; call again before ``apply`` to accumulate (divide each loss accordingly).
 
@@ -190,8 +192,6 @@ class Surgery:
         Returns:
             The detached losses, main first.
         """
-        if torch.compiler.is_dynamo_compiling():  # traced, a step compiles slowly, and fails where shapes change
-            return torch.compiler.disable(Surgery.backward)(self, main, *aux)  # type: ignore[no-untyped-call]
         try:
             names, setup = self._start(len(aux))
             setup.check_passes()
@@ -205,6 +205,7 @@ class Surgery:
             self._gatherer.clear()
             raise
 
+    @untraced
     def gather(self, main: Any, *aux: Any) -> None:
         """Gather gradients that you already have, instead of calling ``backward``; call again to accumulate.
 
@@ -220,9 +221,6 @@ class Surgery:
                 a dictionary from the names of parameters to tensors.
             *aux: the gradients of the auxiliary losses, most important first.
         """
-        if torch.compiler.is_dynamo_compiling():
-            torch.compiler.disable(Surgery.gather)(self, main, *aux)  # type: ignore[no-untyped-call]
-            return
         try:
             names, _ = self._start(len(aux))
             gradients = [
@@ -243,6 +241,7 @@ class Surgery:
             self._setup = find_setup(self._parameters, self._holder, declared=self._model is not None)
         return basis(self._parts[0].method, aux_count)[: 1 + aux_count], self._setup
 
+    @untraced
     def apply(self, *, scaler: Any = None) -> None:
         """Combine the gathered gradients into a direction, add it to ``.grad``, and update the averages.
 
@@ -255,9 +254,6 @@ class Surgery:
                 for ``scaler.unscale_`` and ``scaler.step``, which come afterwards. Without it, scaled losses fill the
                 averages with gradients of different scales. Leave it out if the surgery has an ``accelerator``.
         """
-        if torch.compiler.is_dynamo_compiling():
-            torch.compiler.disable(Surgery.apply)(self, scaler=scaler)  # type: ignore[no-untyped-call]
-            return
         accelerator = self._accelerator
         if accelerator is not None and scaler is None and not accelerator.sync_gradients:
             return
