@@ -87,7 +87,7 @@ LAST_KEYS = {
     "cifar10mnist": {"demo": "0785b9359f6a67e5", "laptop": "2c74c5bb4993f78f", "paper": "d4652e16eb7c9c7d"},
     "language": {"demo": "c26e225cf9922bb2", "laptop": "12d5d914157a3faa", "paper": "3ba71bc3c1684771"},
     "ema": {"demo": "b8e68115e7c87e4a", "laptop": "3d76f6488aff73da", "paper": "58e311332903ca4b"},
-    "translation": {"demo": "deab5e443a15560c", "laptop": "80431b57120924c1", "paper": "3d0f1d2c975630cd"},
+    "translation": {"demo": "deab5e443a15560c", "laptop": "673682de9f00bebe", "paper": "3d0f1d2c975630cd"},
     "imagenet-cifar10": {"demo": "b0529085fe8e51cf", "laptop": "22b0f0538f4225ad", "paper": "f01d58be31a90b9b"},
 }
 
