@@ -8,7 +8,6 @@ reference point that is the same for all methods:
 """
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -51,11 +50,10 @@ def hypervolume(points: Iterable[Point], reference: Point) -> float:
     return area
 
 
-def dominated_share(points: Iterable[Point], rivals: Iterable[Point]) -> float:
-    """The share of the points that a rival dominates; NaN without points. Equal points do not dominate each other."""
-    points, best = list(points), front(rivals)
-    dominated = [any(m <= main and a <= aux and (m, a) != (main, aux) for m, a in best) for main, aux in points]
-    return statistics.fmean(dominated) if dominated else math.nan
+def are_dominated(points: Iterable[Point], rivals: Iterable[Point]) -> bool:
+    """True if some rival dominates each of the points. Equal points do not dominate each other."""
+    best = front(rivals)
+    return all(any(m <= main and a <= aux and (m, a) != (main, aux) for m, a in best) for main, aux in points)
 
 
 @dataclass(frozen=True)
