@@ -124,8 +124,8 @@ def test_another_model_comes_with_settings_of_its_own():
     ("arguments", "sentence"),
     [
         ({"methods": ["blop"]}, "there is no method 'blop': did you mean bloop?"),
-        ({"methods": []}, "at least one value in methods, but the grid is empty"),
-        ({"lams": ()}, "at least one value in lams, but the grid is empty"),
+        ({"methods": []}, "at least one value in methods; got none"),
+        ({"lams": ()}, "at least one value in lams; got none"),
         ({"lams": (-0.1,)}, "lam weighs the auxiliary gradient, so it must be at least 0; got -0.1"),
         ({"rhos": (1.5,), "methods": ["bloop"]}, "above 0 and at most 1; got 1.5"),
         ({"lams": (0.1,), "methods": ["mgda", "agem"]}, "lam has no effect on mgda, agem: leave it out"),

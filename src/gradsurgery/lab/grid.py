@@ -100,7 +100,7 @@ def specs(
     rhos = None if rhos is None else parse_numbers(rhos)
     for argument, values in (("methods", names), ("lams", all_lams), ("taus", all_taus), ("seeds", all_seeds)):
         if not values:
-            raise UserError(f"a sweep needs at least one value in {argument}, but the grid is empty")
+            raise UserError(f"a grid must have at least one value in {argument}; got none")
     _check_methods(problem, names)
     has_tau = any(map(takes_tau, names))
     if lams is not None and not (adaptive and has_tau) and not any(has_hyperparameter(name, "lam") for name in names):

@@ -213,7 +213,7 @@ MISTAKES = {
     "method": (["sweep", "lipschitz", "--methods", "blop"], "there is no method 'blop': did you mean bloop?"),
     "lam": (["run", "lipschitz", "--method", "bloop", "--lam=-1"], "lam weighs the auxiliary gradient"),
     "rho": (["sweep", "lipschitz", "--rhos", "0"], "above 0 and at most 1; got 0"),
-    "grid": (["sweep", "lipschitz", "--lams", ","], "at least one value in lams, but the grid is empty"),
+    "grid": (["sweep", "lipschitz", "--lams", ","], "at least one value in lams; got none"),
     "no grid": (["sweep", "lipschitz", "--lams", "many"], "a grid must be numbers and ranges"),
     "setting": (["sweep", "lipschitz", "--set", "epochs"], "a setting must be given as NAME=VALUE; got 'epochs'"),
     "seeds": (["sweep", "lipschitz", "--seeds", "0.5"], "seeds must be whole numbers from 0 to 2147483647; got 0.5"),
