@@ -49,7 +49,7 @@ def choose_lams(lams: LamLists | None, scale: Scale) -> tuple[LamLists | None, i
 
 
 def plan_runs(
-    problem: Problem | str, *, lams: LamLists | None = None, scale: str | None = None, **grid: Any
+    problem: Problem | str, *, lams: LamLists | None, scale: str | None, **grid: Any
 ) -> tuple[Problem, list[RunSpec], int | None]:
     """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
     declared = find_problem(problem) if isinstance(problem, str) else problem

@@ -45,7 +45,7 @@ STANDARD_FIGURES = ("fronts", "mixed-loss")
 """The figures that every report draws; a problem may add others."""
 
 
-def save_figures(records: Sequence[RunRecord], folder: Path, draw: "Drawing | None" = None) -> list[Path]:
+def save_figures(records: Sequence[RunRecord], folder: Path, draw: "Drawing | None") -> list[Path]:
     """Draw all figures, save each as PNG and PDF in the folder, and return the files.
 
     ``fronts`` needs a run with finite final losses, ``mixed-loss`` at least two λ. ``draw`` adds further figures

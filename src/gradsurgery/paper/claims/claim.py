@@ -17,7 +17,6 @@ class Grid:
     seeds: tuple[int, ...]
     methods: tuple[str, ...] | None = None
     lams: tuple[float, ...] | None = None
-    rhos: tuple[float, ...] | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)
     registered: str = ""
     """The commit and date that fixed grid, statistics and rules before any of these runs; empty if none did."""
@@ -29,7 +28,6 @@ class Grid:
             self.scale,
             methods=self.methods,
             lams=self.lams,
-            rhos=self.rhos,
             seeds=self.seeds,
             settings=self.settings,
         )

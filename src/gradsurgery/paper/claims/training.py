@@ -17,9 +17,9 @@ def train_claims(
     *,
     folder: Path,
     listener: Listener,
-    workers: int | None = None,
-    data_dir: Path | None = None,
-    checkpoint_every: float = 60.0,
+    workers: int | None,
+    data_dir: Path | None,
+    checkpoint_every: float,
 ) -> list[RunRecord]:
     """Train what is missing, and return the records of all runs of the claims, done or failed.
 

@@ -28,7 +28,7 @@ def image_source(
     test_images: int,
     pixels: int,
     margin: int,
-    classes: str = "all",
+    classes: str,
 ) -> ImageSource:
     """Return batches of the training and held-out images of a dataset.
 
