@@ -8,6 +8,7 @@ reference point that is the same for all methods:
 """
 
 import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,6 +17,12 @@ Point: TypeAlias = tuple[float, float]
 """The main and the auxiliary loss of a model."""
 _MARGIN = 0.1
 _ROUNDING = 1e-6  # float32 losses that differ by less are equal
+
+
+def mean_point(points: Iterable[Point]) -> Point:
+    """The mean of each loss over at least one point."""
+    main, aux = zip(*points, strict=True)
+    return statistics.fmean(main), statistics.fmean(aux)
 
 
 def front(points: Iterable[Point]) -> list[Point]:
