@@ -189,7 +189,7 @@ def problem(
     """
     losses = (aux,) if isinstance(aux, str) else tuple(aux)
     if not (losses and all(isinstance(loss, str) for loss in losses)):
-        raise TypeError(f"aux must be a text, or a tuple of texts; got {aux!r}")
+        raise TypeError(f"aux must be a string, or a tuple of strings; got {aux!r}")
     lists = parse_lam_lists((LAMS, *[LOWER_LAMS] * (len(losses) - 1)) if lams is None else lams)
     if scales is None:
         scale = Scale(

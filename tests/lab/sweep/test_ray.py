@@ -239,11 +239,11 @@ def test_no_node_that_fits_is_one_sentence(cluster, folder, options, sentence, c
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--ray", "--workers", "2"], "workers are processes on this machine, so training on Ray or Slurm takes none"),
+        (["--ray", "--workers", "2"], "workers are processes on this machine: leave them out to train on Ray or Slurm"),
         (["--gpus-per-run", "1"], "GPUs per run are for sweeps on Ray"),
         (
             ["--ray", "--process", "0/2@host:1"],
-            "--process takes no --workers, no --cores-per-run, no --ray and no --slurm",
+            "--process does not go with --workers, --cores-per-run, --ray or --slurm",
         ),
         (["--ray", "ray://host:10001"], "which Ray Client cannot do; got ray://host:10001"),
     ],

@@ -39,19 +39,19 @@ class Resources:
         if self.gpus_per_run and not self.ray:
             raise UserError("GPUs per run are for sweeps on Ray: on one machine, each accelerator trains one run")
         if self.workers == 0 and self.cores_per_run is not None:
-            raise UserError("cores per run are for workers, so training without workers takes none")
+            raise UserError("cores per run are for workers: leave them out to train without any")
         if self.time_limit is not None and not self.time_limit > 0:
             raise UserError(f"the time limit of a run must be a number of seconds above 0; got {self.time_limit}")
         if self.ray and self.slurm:
             raise UserError("runs train on Ray or on Slurm, not on both")
         if self.time_limit is not None and (self.workers == 0 or elsewhere or self.process is not None):
-            raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
+            raise UserError("a time limit needs worker processes on this machine, which are killed at its end")
         if elsewhere and self.workers is not None:
-            raise UserError("workers are processes on this machine, so training on Ray or Slurm takes none")
+            raise UserError("workers are processes on this machine: leave them out to train on Ray or Slurm")
         if self.process is not None and (self.workers is not None or self.cores_per_run is not None or elsewhere):
             raise UserError(
-                "processes that train together share every run, so --process takes no --workers, no --cores-per-run, "
-                "no --ray and no --slurm"
+                "processes that train together share every run: --process does not go with --workers, --cores-per-run, "
+                "--ray or --slurm"
             )
 
     @contextmanager

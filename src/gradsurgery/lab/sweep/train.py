@@ -90,7 +90,7 @@ def _remove_after_mistake(folder: Path) -> Iterator[None]:
 def _check_shared(max_lams: int | None, allowance: Allowance | None) -> None:
     """Raise for what processes that train every run together cannot do."""
     if allowance is not None:
-        raise UserError("runs are stopped by what only the first process knows: give --no-stop")
+        raise UserError("stopping runs early depends on results that only the first process has: give --no-stop")
     if max_lams is not None:
         raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
 

@@ -122,7 +122,7 @@ class Result:
 
     @property
     def notes(self) -> list[str]:
-        """When the grid was registered, if it was before its runs, and how many of its runs are missing, if any are."""
+        """When the grid was registered, if that was before its runs; and how many runs are missing, if any."""
         registered, missing = self.claim.grids[self.scale].registered, self.wanted - len(self.records)
         notes = [f"registered {registered}"] if registered else []
         return [*notes, f"{missing} of {self.wanted} runs are missing"] if missing else notes
