@@ -85,7 +85,7 @@ def report(
         "conditions": condition_values(records),
         "failures": failed_seeds(records),
         "plotly": Markup(get_plotlyjs()),
-        "data": _as_json(chart_data(records, allowance)),
+        "data": _as_json(chart_data(records, answers)),
         **_tables(records, groups),
     }
     write_atomically(path, render("report.html", values))
