@@ -18,6 +18,7 @@ from gradsurgery import lab
 from gradsurgery.lab.cli import main
 from gradsurgery.lab.find import find_problem as problem
 from gradsurgery.lab.grid import specs
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from tests.paper.runs import Interrupter
 
@@ -141,7 +142,7 @@ def test_interrupted_in_any_epoch_fine_tuning_ends_with_the_same_numbers(tmp_pat
     runs = specs(declared, "default", methods=["bloop"], lams=[gs.relative(1.0)])
 
     def train_in(name, at):
-        train_grid(declared, runs, folder=tmp_path / name, listener=Interrupter(at), workers=0)
+        train_grid(declared, runs, folder=tmp_path / name, listener=Interrupter(at), resources=Resources(workers=0))
 
     train_in("undisturbed", at=2.0)
     for epoch in range(1, 5):

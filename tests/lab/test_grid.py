@@ -87,7 +87,7 @@ LAST_KEYS = {
     "cifar10mnist": {"demo": "0785b9359f6a67e5", "laptop": "2c74c5bb4993f78f", "paper": "d4652e16eb7c9c7d"},
     "language": {"demo": "c26e225cf9922bb2", "laptop": "12d5d914157a3faa", "paper": "3ba71bc3c1684771"},
     "ema": {"demo": "b8e68115e7c87e4a", "laptop": "3d76f6488aff73da", "paper": "58e311332903ca4b"},
-    "translation": {"demo": "deab5e443a15560c", "laptop": "80431b57120924c1", "paper": "3d0f1d2c975630cd"},
+    "translation": {"demo": "deab5e443a15560c", "laptop": "673682de9f00bebe", "paper": "3d0f1d2c975630cd"},
     "imagenet-cifar10": {"demo": "b0529085fe8e51cf", "laptop": "22b0f0538f4225ad", "paper": "f01d58be31a90b9b"},
 }
 
@@ -124,8 +124,8 @@ def test_another_model_comes_with_settings_of_its_own():
     ("arguments", "sentence"),
     [
         ({"methods": ["blop"]}, "there is no method 'blop': did you mean bloop?"),
-        ({"methods": []}, "at least one value in methods, but the grid is empty"),
-        ({"lams": ()}, "at least one value in lams, but the grid is empty"),
+        ({"methods": []}, "at least one value in methods; got none"),
+        ({"lams": ()}, "at least one value in lams; got none"),
         ({"lams": (-0.1,)}, "lam weighs the auxiliary gradient, so it must be at least 0; got -0.1"),
         ({"rhos": (1.5,), "methods": ["bloop"]}, "above 0 and at most 1; got 1.5"),
         ({"lams": (0.1,), "methods": ["mgda", "agem"]}, "lam has no effect on mgda, agem: leave it out"),

@@ -237,6 +237,6 @@ def test_lams_of_each_loss_on_the_command_line(tmp_path, monkeypatch, capsys):
 
 
 def test_aux_is_a_text_or_texts():
-    with pytest.raises(TypeError, match="aux must be a text, or a tuple of texts; got"):
+    with pytest.raises(TypeError, match="aux must be a string, or a tuple of strings; got"):
         lab.problem(main="a", aux=("b", 2))
     assert lab.problem(main="a", aux=["b"])(ranked.train).aux == "b"

@@ -11,6 +11,7 @@ import pytest
 from gradsurgery.lab.find import find_problem as problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.ema import figure as ema
 from gradsurgery.paper.language import train as language
@@ -34,7 +35,7 @@ def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, mo
     run = make_run(name, **settings)
 
     def train_in(folder, listener):
-        options = {"listener": listener, "workers": 0, "checkpoint_every": 0.0}
+        options = {"listener": listener, "resources": Resources(workers=0), "checkpoint_every": 0.0}
         return train_grid(problem(name), [run], folder=folder, **options)[0]
 
     straight = train_in(tmp_path / "straight", Interrupter())

@@ -9,6 +9,7 @@ import pytest
 
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.find import find_problem as problem
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from tests.paper.runs import Interrupter, build, make_run, trace_step, train
 
@@ -38,7 +39,7 @@ def test_a_run_resumes_with_its_batch_statistics_to_the_same_end(tmp_path, unopt
     run = make_run("cifar10mnist", **SMALL)
 
     def train_in(folder, listener):
-        options = {"listener": listener, "workers": 0, "checkpoint_every": 0.0}
+        options = {"listener": listener, "resources": Resources(workers=0), "checkpoint_every": 0.0}
         return train_grid(problem("cifar10mnist"), [run], folder=folder, **options)[0]
 
     straight = train_in(tmp_path / "straight", Interrupter())

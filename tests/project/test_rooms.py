@@ -16,7 +16,7 @@ DOOR = {
     ),
     *(f"gradsurgery.lab.reports.{name}" for name in ("figures", "page", "style")),
     *(f"gradsurgery.lab.cli.{name}" for name in ("commands", "parser")),
-    *(f"gradsurgery.lab.sweep.{name}" for name in ("cores", "events", "progress", "train")),
+    *(f"gradsurgery.lab.sweep.{name}" for name in ("cores", "events", "progress", "resources", "train")),
 }
 """What the paper may import of the lab."""
 

@@ -1,7 +1,6 @@
 """A grid of methods, λ, ρ, seeds and settings, as the user writes it, turned into runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -16,17 +15,6 @@ from gradsurgery.lab.settings import Choices, combine, override
 from gradsurgery.method import Method
 from gradsurgery.relative import relative
 
-
-@dataclass(frozen=True)
-class Lams:
-    """The λ of a grid."""
-
-    values: LamLists | None
-    """None for those of the scale."""
-    limit: int | None = None
-    """For an adaptive grid, the largest number of λ per method; ``values`` are then the ones to begin with."""
-
-
 TAUS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """The default τ of a method that takes it in place of λ."""
 START = (0.0, 0.5, 1.0)
@@ -35,8 +23,8 @@ START_TAUS = (0.1, 0.3, 1.0)
 """Where an adaptive grid begins for τ."""
 
 
-def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
-    """The λ that a user asks for.
+def choose_lams(lams: LamLists | None, scale: Scale) -> tuple[LamLists | None, int | None]:
+    """The λ that a user asks for; for an adaptive grid those to begin with, and the largest number of λ per method.
 
     Args:
         lams: numbers, or ``gs.relative`` of numbers; text such as ``0,1e-4:1:9log``, ``relative:0.03:3:7log``,
@@ -46,10 +34,10 @@ def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
 
     Example:
         >>> choose_lams("relative:auto:9", Scale(lams=(0.1,)))
-        Lams(values=(relative(0.03), relative(0.3), relative(3.0)), limit=9)
+        ((relative(0.03), relative(0.3), relative(3.0)), 9)
     """
     if not isinstance(lams, str) or not lams.removeprefix("relative:").startswith("auto"):
-        return Lams(lams)
+        return lams, None
     limit = lams.removeprefix("relative:").removeprefix("auto:")
     if not limit.isdecimal() or int(limit) < len(START):
         raise UserError(f"an adaptive grid must be auto: and a number from {len(START)}, such as auto:9; got {lams!r}")
@@ -57,25 +45,25 @@ def choose_lams(lams: LamLists | None, scale: Scale) -> Lams:
     covered = covered or [relative(0.03), relative(3.0)]
     low, high = min(map(lam_number, covered)), max(map(lam_number, covered))
     unit = relative if isinstance(covered[0], relative) else float
-    return Lams(tuple(unit(float(f"{low * (high / low) ** fraction:.3g}")) for fraction in START), int(limit))
+    return tuple(unit(float(f"{low * (high / low) ** fraction:.3g}")) for fraction in START), int(limit)
 
 
 def plan_runs(
-    problem: Problem | str, *, lams: LamLists | None = None, scale: str | None = None, **grid: Any
+    problem: Problem | str, *, lams: LamLists | None, scale: str | None, **grid: Any
 ) -> tuple[Problem, list[RunSpec], int | None]:
     """The problem, the runs of a grid, and for an adaptive one the largest number of λ per method; see ``sweep``."""
     declared = find_problem(problem) if isinstance(problem, str) else problem
     if not isinstance(declared, Problem):
         raise UserError(f"problem must be made by @lab.problem, or be a name; got {problem!r}")
     check_name(declared)
-    chosen = choose_lams(lams, declared.scale(scale))
-    adaptive = chosen.limit is not None
-    runs = specs(declared, scale, lams=chosen.values, adaptive=adaptive, **{"main_alone": True, **grid})
+    values, max_lams = choose_lams(lams, declared.scale(scale))
+    adaptive = max_lams is not None
+    runs = specs(declared, scale, lams=values, adaptive=adaptive, **{"main_alone": True, **grid})
     if adaptive and len(declared.aux_losses) > 1:
         raise UserError("an adaptive grid takes one auxiliary loss: give --lams in full")
     if adaptive and len({repr(run.settings) for run in runs}) > 1:
         raise UserError("an adaptive grid takes one value for each setting: give --lams in full")
-    return declared, runs, chosen.limit
+    return declared, runs, max_lams
 
 
 def specs(
@@ -112,7 +100,7 @@ def specs(
     rhos = None if rhos is None else parse_numbers(rhos)
     for argument, values in (("methods", names), ("lams", all_lams), ("taus", all_taus), ("seeds", all_seeds)):
         if not values:
-            raise UserError(f"a sweep needs at least one value in {argument}, but the grid is empty")
+            raise UserError(f"a grid must have at least one value in {argument}; got none")
     _check_methods(problem, names)
     has_tau = any(map(takes_tau, names))
     if lams is not None and not (adaptive and has_tau) and not any(has_hyperparameter(name, "lam") for name in names):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TrainingFunction: TypeAlias = Callable[[Run], Iterator[Metrics]]
 Drawing: TypeAlias = "Callable[[Sequence[RunRecord]], dict[str, Figure]]"
+"""Draws figures for the report, by file name."""
 
 METHODS = ("mixed", "bloop")
 LAMS = "relative:0.03:3:7log"
@@ -77,7 +78,6 @@ class Problem:
     """Trains a run from its start, or from what an interrupted attempt saved in ``run.folder``, and yields its rows. A
     metric that is yielded again for the same step is replaced."""
     draw: Drawing | None = None
-    """Draws figures for the report, by file name."""
     data: Callable[[Any], Sequence[str]] | None = None
     """Settings -> where each dataset comes from, for ``gradsurgery list``; None if only the training function knows."""
     methods: tuple[str, ...] | None = None
@@ -189,7 +189,7 @@ def problem(
     """
     losses = (aux,) if isinstance(aux, str) else tuple(aux)
     if not (losses and all(isinstance(loss, str) for loss in losses)):
-        raise TypeError(f"aux must be a text, or a tuple of texts; got {aux!r}")
+        raise TypeError(f"aux must be a string, or a tuple of strings; got {aux!r}")
     lists = parse_lam_lists((LAMS, *[LOWER_LAMS] * (len(losses) - 1)) if lams is None else lams)
     if scales is None:
         scale = Scale(

@@ -122,7 +122,9 @@ def parse_samples(text: str) -> list[Sample]:
         isinstance(sample, dict) and sample.keys() == names and all(isinstance(value, str) for value in sample.values())
         for sample in samples
     ):
-        raise ValueError(f"samples must be a list of objects with the texts {', '.join(sorted(names))}; got {text:.60}")
+        raise ValueError(
+            f"samples must be a list of objects with the strings {', '.join(sorted(names))}; got {text:.60}"
+        )
     return [Sample(**sample) for sample in samples]
 
 

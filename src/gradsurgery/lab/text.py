@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from gradsurgery.lab.lam import Lam, named_numbers
+from gradsurgery.lab.lam import Lam, lam_arguments, named_numbers
 from gradsurgery.lab.run import RunSpec, Setting
 
 
@@ -67,6 +67,17 @@ def hyperparameters(lam: Lam | None, rho: float | None, settings: Mapping[str, S
 def write_setting(value: Setting) -> str:
     """The value of a setting, as ``--set`` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def name_parts(spec: RunSpec) -> list[str]:
+    """A run in the names of files.
+
+    Example:
+        >>> name_parts(RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=2))
+        ['bloop', 'lam=0.1', 'rho=0.01', 'seed=2']
+    """
+    numbers = {**lam_arguments(spec.lam), "rho": spec.rho, "seed": spec.seed}
+    return [spec.method, *(f"{name}={value}" for name, value in numbers.items() if value is not None)]
 
 
 def describe_run(spec: RunSpec) -> str:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradsurgery.lab.analysis.pareto import LossRange, Region, dominated_share, front, hypervolume
+from gradsurgery.lab.analysis.pareto import LossRange, Region, are_dominated, front, hypervolume
 from tests.lab.analysis.points import losses, point, points
 
 not_finite = st.sampled_from([math.nan, math.inf, -math.inf])
@@ -29,11 +29,12 @@ def test_points_beyond_the_reference_add_nothing():
     assert hypervolume([(11, -50), (-50, 11), (10, 0), (0, 10)], REFERENCE) == 0
 
 
-def test_the_share_of_dominated_points_by_hand():
+def test_rivals_that_dominate_points_by_hand():
     rivals = [(2, 2), (5, 0)]
-    assert dominated_share([(2, 2), (1, 9), (2, 3), (5, 1)], rivals) == 0.5
-    assert dominated_share([(2, 2)], []) == 0
-    assert math.isnan(dominated_share([], rivals))
+    assert are_dominated([(2, 3), (5, 1)], rivals)
+    assert not are_dominated([(2, 3), (1, 9)], rivals)
+    assert not are_dominated([(2, 2)], rivals), "equal points do not dominate each other"
+    assert not are_dominated([(2, 2)], [])
 
 
 def test_an_infinite_reference_is_refused():

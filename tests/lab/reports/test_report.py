@@ -303,3 +303,10 @@ def test_a_page_can_open_with_a_difference(tmp_path, no_figures):
     (position,) = page.data["allowances"]["positions"]
     alone = [record.final["main_test"] for record in main_alone()]
     assert position["limit"] == pytest.approx(sum(alone) / len(alone) + 0.01)
+
+
+def test_a_difference_is_answered_where_main_alone_ends_with_0(tmp_path, no_figures):
+    records = [ending("mixed", 0.0, 0.0, 5.0), ending("bloop", 0.1, 0.002, 3.0), ending("bloop", 1.0, 0.2, 1.0)]
+    page = Page(lab.report(records, tmp_path, allow=0.01, absolute=True))
+    assert "gs.bloop(lam=0.1)" in page.text
+    assert len(page.data["allowances"]["positions"]) == 1

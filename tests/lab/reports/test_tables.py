@@ -6,7 +6,7 @@ from dataclasses import replace
 from gradsurgery import lab
 from gradsurgery.lab.analysis import compare_methods, group_runs
 from gradsurgery.lab.reports.style import assign_looks
-from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
+from gradsurgery.lab.reports.tables import comparison_rows, failed_seeds, metric_names, metric_rows, sample_rows
 from gradsurgery.lab.run import Sample
 from tests.lab.analysis.synthetic_runs import run, sweep
 
@@ -28,7 +28,7 @@ def metrics(records):
 
 def samples(records):
     groups = group_runs(records)
-    return sample_tables(groups, assign_looks(groups))
+    return sample_rows(groups, assign_looks(groups))
 
 
 def test_other_metrics_are_means_over_seeds():
@@ -51,24 +51,25 @@ def test_unfinished_runs_are_ignored_and_missing_metrics_are_a_dash():
 def test_runs_without_other_metrics_or_samples_add_nothing():
     records = [run("mixed", 0.1), run("bloop", 0.1)]
     assert metrics(records)[0] == []
-    assert samples(records) == []
+    assert samples(records) == {}
     assert metrics([replace(run(), metrics=())]) == ([], [])
 
 
 def test_samples_are_grouped_by_source():
     records = [measured("mixed", 0.1, 0, 1.0, "one", "two"), measured("bloop", 0.3, 0, 1.0, "three", "four")]
-    first, second = samples(records)
-    assert (first.source, first.reference) == ("source <0>", "reference 0")
-    assert [(row.look.label, row.lam, *row.cells) for row in first.rows] == [
+    tables = samples(records)
+    assert list(tables) == [("source <0>", "reference 0"), ("source <1>", "reference 1")]
+    first, second = tables.values()
+    assert [(row.look.label, row.lam, *row.cells) for row in first] == [
         ("bloop", "0.3", "three"),
         ("mixed", "0.1", "one"),
     ]
-    assert [row.cells for row in second.rows] == [["four"], ["two"]]
+    assert [row.cells for row in second] == [["four"], ["two"]]
 
 
 def test_only_the_samples_of_the_first_seed_are_shown():
-    [table] = samples([measured("mixed", 0.1, seed, 1.0, f"seed {seed}") for seed in (0, 1)])
-    assert [row.cells for row in table.rows] == [["seed 0"]]
+    [rows] = samples([measured("mixed", 0.1, seed, 1.0, f"seed {seed}") for seed in (0, 1)]).values()
+    assert [row.cells for row in rows] == [["seed 0"]]
 
 
 def test_the_fronts_of_each_method_beside_mixed():
@@ -106,6 +107,6 @@ def test_failed_runs_are_listed_by_reason():
         replace(run("bloop", 0.1, 0.01, seed, status="failed"), info={"reason": reason})
         for seed, reason in enumerate(("ValueError: no", "ValueError: no", "killed by signal 9"))
     ]
-    rows = failure_rows([run(), *failed])
-    assert [(row.seeds, row.reason) for row in rows] == [("0, 1", "ValueError: no"), ("2", "killed by signal 9")]
-    assert rows[0].run.replace("\N{NO-BREAK SPACE}", " ") == "bloop, λ = 0.1, ρ = 0.01"
+    name = "bloop, λ = 0.1, ρ = 0.01"
+    expected = {(name, "ValueError: no"): [0, 1], (name, "killed by signal 9"): [2]}
+    assert failed_seeds([run(), *failed]) == expected

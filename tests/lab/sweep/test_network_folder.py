@@ -4,6 +4,7 @@ import pytest
 
 from gradsurgery.lab.sweep import network_folder
 from gradsurgery.lab.sweep.network_folder import network_file_system
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from tests.lab.sweep.recorder import Recorder
 from tests.lab.sweep.toy import TOY, toy_runs
@@ -48,7 +49,7 @@ def test_a_sweep_on_a_network_file_system_warns_once(mounts, tmp_path):
     mounts.write_text("server:/home / nfs4 rw 0 0\n")
     for expected in (1, 0):  # nothing is left to train the second time
         listener = Recorder()
-        train_grid(TOY, toy_runs()[:1], folder=tmp_path / "runs", listener=listener, workers=0)
+        train_grid(TOY, toy_runs()[:1], folder=tmp_path / "runs", listener=listener, resources=Resources(workers=0))
         assert len(listener.warnings) == expected
         if listener.warnings:
             assert "is on a network file system (nfs4)" in listener.warnings[0]

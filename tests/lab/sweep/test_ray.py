@@ -21,6 +21,7 @@ from gradsurgery.lab.sweep.attempt import Leases
 from gradsurgery.lab.sweep.events import Done
 from gradsurgery.lab.sweep.messages import Ended, Row, Started
 from gradsurgery.lab.sweep.ray.folder_copy import list_files, pack, unpack
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.lab.sweep.worker import Trainer
 from tests.lab.sweep.recorder import Recorder
@@ -141,7 +142,7 @@ def test_a_lost_node_costs_no_run_and_changes_no_number(cluster, folder):
         runs,
         folder=folder / "runs",
         listener=listener,
-        ray=cluster.address,
+        resources=Resources(ray=cluster.address),
         checkpoint_every=0.0,
     )
     assert listener.lost, "no run was trained on the second node"
@@ -167,8 +168,7 @@ def test_when_the_only_node_that_fits_is_lost_the_sweep_ends_with_one_sentence(c
             runs,
             folder=folder / "runs",
             listener=NodeKiller(cluster, node),
-            cores_per_run=2,
-            ray=cluster.address,
+            resources=Resources(cores_per_run=2, ray=cluster.address),
         )
     with Store("runs") as store:
         assert [record.status for record in store.select(status=None)] == ["running"]
@@ -239,11 +239,11 @@ def test_no_node_that_fits_is_one_sentence(cluster, folder, options, sentence, c
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--ray", "--workers", "2"], "workers are processes on this machine, so training on Ray or Slurm takes none"),
+        (["--ray", "--workers", "2"], "workers are processes on this machine: leave them out to train on Ray or Slurm"),
         (["--gpus-per-run", "1"], "GPUs per run are for sweeps on Ray"),
         (
             ["--ray", "--process", "0/2@host:1"],
-            "--process takes no --workers, no --cores-per-run, no --ray and no --slurm",
+            "--process does not go with --workers, --cores-per-run, --ray or --slurm",
         ),
         (["--ray", "ray://host:10001"], "which Ray Client cannot do; got ray://host:10001"),
     ],

@@ -179,7 +179,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch):
         error = capsys.readouterr().err
         assert error.startswith("gradsurgery: submitit cannot submit jobs with {")
         assert error.count("\n") == 1
-    with pytest.raises(UserError, match="Ray or Slurm takes none"):
+    with pytest.raises(UserError, match="leave them out to train on Ray or Slurm"):
         lab.sweep(line, folder=tmp_path, slurm=True, workers=2)
     with pytest.raises(UserError, match="on Ray or on Slurm, not on both"):
         lab.sweep(line, folder=tmp_path, slurm=True, ray=True)

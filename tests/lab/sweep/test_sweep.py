@@ -13,6 +13,7 @@ import pytest
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep.cores import available_cores
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.training.checkpoint import Checkpoint
 from tests.lab.sweep.recorder import Recorder
@@ -26,8 +27,9 @@ LIPSCHITZ = [
 ]
 
 
-def run_sweep(folder, runs, listener=None, **options):
-    return train_grid(TOY, runs, folder=folder, listener=listener or Recorder(), **options)
+def run_sweep(folder, runs, listener=None, workers=None, cores_per_run=None, **options):
+    resources = Resources(workers, cores_per_run)
+    return train_grid(TOY, runs, folder=folder, listener=listener or Recorder(), resources=resources, **options)
 
 
 def stored(folder):

@@ -19,6 +19,7 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.sweep import child
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.shipment import ship
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.lab.sweep.worker import Task, Trainer
@@ -117,7 +118,7 @@ def test_a_problem_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
             yield {"step": 0, "main_train": 0.0, "aux_train": 0.0}
 
     with pytest.raises(UserError, match=r"must be picklable to reach the worker processes \(.*lock"):
-        train_grid(locked, specs(locked, "default"), folder=tmp_path, listener=Recorder(), workers=2)
+        train_grid(locked, specs(locked, "default"), folder=tmp_path, listener=Recorder(), resources=Resources(2))
     assert list(tmp_path.iterdir()) == []
 
 

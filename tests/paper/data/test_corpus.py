@@ -35,7 +35,7 @@ def test_evenly_spaced_windows_cover_the_corpus(count):
 
 
 def test_text_shorter_than_a_window():
-    with pytest.raises(UserError, match="news must be longer than one window of 8 bytes, but has 3"):
+    with pytest.raises(UserError, match="news must be longer than one window of 8 bytes; got 3"):
         Corpus(pack(["ab"]), length=8, name="news")
 
 

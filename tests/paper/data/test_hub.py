@@ -61,9 +61,9 @@ def test_data_folder_without_the_dataset(tmp_path):
 
 def test_missing_columns(tmp_path):
     data_dir = write_dataset(tmp_path / "data" / "news", train=["old"])
-    with pytest.raises(UserError, match="must have the columns text, label, but has text"):
+    with pytest.raises(UserError, match="must have the columns text, label; got text"):
         load("news", "train", ["text", "label"], data_dir)
-    with pytest.raises(UserError, match="must have the column body, but has text"):
+    with pytest.raises(UserError, match="must have the column body; got text"):
         next(iter(ColumnStream("news", "body", data_dir, held_out=True)))
 
 
@@ -75,7 +75,7 @@ def test_missing_value(tmp_path):
 
 def test_value_of_another_type(tmp_path):
     data_dir = write_dataset(tmp_path / "data" / "news", train=[5], test=["x"])
-    with pytest.raises(UserError, match=r"the text in row 0 of train in .*news must be a str, but is 5"):
+    with pytest.raises(UserError, match=r"the text in row 0 of train in .*news must be a str; got 5"):
         list(ColumnStream("news", "text", data_dir))
 
 

@@ -53,7 +53,7 @@ def test_rows_are_the_first_or_evenly_spaced_if_those_lack_a_class(imagenet):
 
 
 def test_images_of_several_sizes_do_not_fit_in_one_array(imagenet):
-    message = "images held in memory must all have one size and one number of channels, but ILSVRC/imagenet-1k has"
+    message = "images held in memory must all have one size and one number of channels; got"
     with pytest.raises(UserError, match=message):
         load_images("ILSVRC/imagenet-1k", imagenet, held_out=False, count=10)
 
@@ -61,7 +61,7 @@ def test_images_of_several_sizes_do_not_fit_in_one_array(imagenet):
 @pytest.mark.parametrize("label", [0, -1])
 def test_one_class_only(tmp_path, label):
     write_images(tmp_path, [label, label])
-    with pytest.raises(UserError, match=f"training needs at least two classes, but me/animals has {label + 1}"):
+    with pytest.raises(UserError, match=f"me/animals must have at least two classes to train on; got {label + 1}"):
         load_images("me/animals", tmp_path, held_out=False, count=2)
     with pytest.raises(UserError, match="classes must be at least two; got '5-5'"):
         load_images("digits", None, held_out=False, count=10, classes="5-5")
@@ -77,7 +77,7 @@ def test_no_images(tmp_path):
 
 def test_missing_label(tmp_path):
     write_images(tmp_path, [0, 1, None])
-    with pytest.raises(UserError, match="labels must be integers, but row 2 of train of me/animals has 'None'"):
+    with pytest.raises(UserError, match="labels must be integers; got 'None' in row 2 of train of me/animals"):
         load_images("me/animals", tmp_path, held_out=False, count=3)
 
 
@@ -103,12 +103,12 @@ def test_missing_image(tmp_path):
 
 def test_no_split_to_evaluate_on(tmp_path):
     write_images(tmp_path, [0, 1])
-    message = "me/animals must have a split validation or test to evaluate on, but has train"
+    message = "me/animals must have a split validation or test to evaluate on; got train"
     with pytest.raises(UserError, match=message):
         load_images("me/animals", tmp_path, held_out=True, count=2)
 
 
 def test_text_labels(tmp_path):
     write_images(tmp_path, ["cat"])
-    with pytest.raises(UserError, match="labels must be integers, but row 0 of train of me/animals has 'cat'"):
+    with pytest.raises(UserError, match="labels must be integers; got 'cat' in row 0 of train of me/animals"):
         load_images("me/animals", tmp_path, held_out=False, count=1)

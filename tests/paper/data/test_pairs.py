@@ -104,7 +104,7 @@ def test_special_tokens_in_a_text_are_plain_text():
 @pytest.mark.parametrize("translation", [{"fr": "x", "en": "y"}, {"en": 1, "de": 2}])
 def test_translation_without_english_or_german(data_dir, translation):
     (data_dir / "news" / "train.jsonl").write_text(json.dumps({"translation": translation}) + "\n")
-    with pytest.raises(UserError, match=r"each translation in news must have an en and a de text, but one is "):
+    with pytest.raises(UserError, match=r"each translation in news must have an en and a de text; got "):
         list(Bitext("news", data_dir, held_out=False))
 
 

@@ -128,4 +128,4 @@ def test_a_malformed_process_is_one_sentence(process):
 def test_processes_that_train_together_take_no_workers(capsys, tmp_path):
     command = [*sweep_command("weights", [], tmp_path), "--process", "0/2@localhost:1", "--workers", "2"]
     assert main(command) == 2
-    assert "--process takes no --workers" in capsys.readouterr().err
+    assert "--process does not go with --workers" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 from gradsurgery.lab.grid import specs
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Run, RunSpec, Sample
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from tests.paper.runs import Interrupter
 from tests.paper.training import regression
@@ -124,7 +125,7 @@ def test_a_run_that_continues_is_not_compiled_again(tmp_path):
     (run,) = specs(regression.REGRESSION, "demo")
     loop = regression.build(regression.REGRESSION.typed_settings(run.settings), None)._loop
     loop.clear_cache()
-    options = {"folder": tmp_path, "workers": 0, "checkpoint_every": 0.0}
+    options = {"folder": tmp_path, "resources": Resources(workers=0), "checkpoint_every": 0.0}
     with pytest.raises(KeyboardInterrupt):
         train_grid(regression.REGRESSION, [run], listener=Interrupter(at=0.5), **options)
     train_grid(regression.REGRESSION, [run], listener=Interrupter(), **options)

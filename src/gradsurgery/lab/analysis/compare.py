@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradsurgery.lab.analysis.interval import Estimate
-from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, dominated_share, front
+from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, are_dominated, front
 from gradsurgery.lab.analysis.series import final_points, group_runs
 from gradsurgery.lab.run import RunRecord
 
@@ -135,9 +135,9 @@ def _common_region(*fronts_by_method: Iterable[Sequence[Point]]) -> Region | Non
 
 def _describe_gap(pairs: Mapping[int, tuple[Sequence[Point], Sequence[Point]]]) -> str:
     """Where two fronts without a common region are."""
-    if all(dominated_share(rivals, points) == 1 for points, rivals in pairs.values()):
+    if all(are_dominated(rivals, points) for points, rivals in pairs.values()):
         return "dominates it everywhere"
-    if all(dominated_share(points, rivals) == 1 for points, rivals in pairs.values()):
+    if all(are_dominated(points, rivals) for points, rivals in pairs.values()):
         return "dominated everywhere"
     return "the fronts do not overlap"
 

@@ -17,7 +17,7 @@ class Criteria:
     """Whether losses are on ``test`` or ``train`` data."""
     main: Objective
     aux: Objective
-    lower: tuple[Objective, ...] = ()
+    lower: tuple[Objective, ...]
     """Of the auxiliary losses below the first, the most important first."""
 
     @property

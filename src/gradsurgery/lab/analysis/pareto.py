@@ -19,6 +19,12 @@ _MARGIN = 0.1
 _ROUNDING = 1e-6  # float32 losses that differ by less are equal
 
 
+def mean_point(points: Iterable[Point]) -> Point:
+    """The mean of each loss over at least one point."""
+    main, aux = zip(*points, strict=True)
+    return statistics.fmean(main), statistics.fmean(aux)
+
+
 def front(points: Iterable[Point]) -> list[Point]:
     """The points that no other point dominates, without duplicates, by increasing main. Non-finite points are ignored.
 
@@ -51,11 +57,10 @@ def hypervolume(points: Iterable[Point], reference: Point) -> float:
     return area
 
 
-def dominated_share(points: Iterable[Point], rivals: Iterable[Point]) -> float:
-    """The share of the points that a rival dominates; NaN without points. Equal points do not dominate each other."""
-    points, best = list(points), front(rivals)
-    dominated = [any(m <= main and a <= aux and (m, a) != (main, aux) for m, a in best) for main, aux in points]
-    return statistics.fmean(dominated) if dominated else math.nan
+def are_dominated(points: Iterable[Point], rivals: Iterable[Point]) -> bool:
+    """True if some rival dominates each of the points. Equal points do not dominate each other."""
+    best = front(rivals)
+    return all(any(m <= main and a <= aux and (m, a) != (main, aux) for m, a in best) for main, aux in points)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
-from gradsurgery.lab.analysis.pareto import Point, front
+from gradsurgery.lab.analysis.pareto import Point, front, mean_point
 from gradsurgery.lab.analysis.variant import Variant, label_variants, variant_of
 from gradsurgery.lab.lam import Lam, Tau, has_weight, is_relative, lam_names, lam_number
 from gradsurgery.lab.run import Metrics, RunRecord, RunSpec
@@ -75,7 +75,7 @@ class SeedGroup:
     @property
     def mean(self) -> Point:
         """The mean of the final losses."""
-        return _mean_point(self.points)
+        return mean_point(self.points)
 
     @property
     def deviation(self) -> Point:
@@ -132,7 +132,7 @@ class Series:
                 by_step = by_lam.setdefault(record.spec.lam, {})
                 by_step.setdefault(row.get("step", math.nan), []).append(loss_point(row, split))
         means = [
-            [_mean_point(points) for points in by_step.values() if all(map(math.isfinite, chain(*points)))]
+            [mean_point(points) for points in by_step.values() if all(map(math.isfinite, chain(*points)))]
             for by_step in by_lam.values()
         ]
         return [trajectory for trajectory in means if len(trajectory) > 1]
@@ -225,11 +225,6 @@ def lam_axis(groups: Iterable[Series]) -> str:
 def splits_with_points(groups: Sequence[Series]) -> list[str]:
     """The splits for which at least one run has finite final losses."""
     return [split for split in SPLITS if any(group.final_points(split) for group in groups)]
-
-
-def _mean_point(points: Sequence[Point]) -> Point:
-    main, aux = zip(*points, strict=True)
-    return statistics.fmean(main), statistics.fmean(aux)
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -1,8 +1,6 @@
 """Variants: a method at one ρ, with plain or with relative λ, and with one value for each setting.
 
-Of several λ, a variant has one value of each but the first.
-
-Each is one line in every figure and one row in every table.
+Of several λ, a variant has one value for each but the first. It is one line in every figure and one row in every table.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,5 @@
 """Parse arguments of the command line; a mistake raises a ``UserError`` of one sentence."""
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -27,14 +26,6 @@ def parse_allowance(text: str) -> "Allowance":
     raise UserError(f"the allowance for main must be a number from 0 or a percentage such as 2%; got {text}")
 
 
-def parse_seconds(text: str) -> float:
-    """``--checkpoint-every``."""
-    with suppress(ValueError):
-        if (seconds := float(text)) >= 0:
-            return seconds
-    raise UserError(f"the time between checkpoints must be a number of seconds from 0; got {text}")
-
-
 def parse_metric(text: str) -> tuple[str, str]:
     """``--maximise`` and ``--minimise``: main or aux, and its metric.
 
@@ -57,7 +48,7 @@ def metrics_by_loss(metrics: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def parse_duration(text: str) -> float:
-    """``--time-limit``: seconds, or a number with its unit.
+    """``--checkpoint-every`` and ``--time-limit``: seconds, or a number with its unit.
 
     Example:
         >>> parse_duration("90"), parse_duration("30m"), parse_duration("1.5h")
@@ -65,10 +56,9 @@ def parse_duration(text: str) -> float:
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     with suppress(ValueError):
-        seconds = float(text.rstrip("smhd")) * units.get(text[-1:], 1)
-        if 0 < seconds < math.inf:
+        if (seconds := float(text.rstrip("smhd")) * units.get(text[-1:], 1)) >= 0:
             return seconds
-    raise UserError(f"a time limit must be a number above 0 with s, m, h or d, such as 30m; got {text}")
+    raise UserError(f"a time must be a number of seconds from 0, or one with s, m, h or d such as 30m; got {text}")
 
 
 def parse_parameters(items: Sequence[str]) -> dict[str, Setting]:

@@ -14,17 +14,18 @@ from gradsurgery.lab.cli.arguments import (
     parse_settings,
     split_names,
 )
-from gradsurgery.lab.cli.dry_run import print_plan
 from gradsurgery.lab.cli.listing import print_problem, print_problems
 from gradsurgery.lab.errors import FailedRunsError, UserError
 from gradsurgery.lab.find import find_problem, installed_problems
 from gradsurgery.lab.grid import plan_runs
+from gradsurgery.lab.lam import has_weight, lam_names
 from gradsurgery.lab.objective import read_objectives
-from gradsurgery.lab.run import RunRecord
-from gradsurgery.lab.store import export_mlflow, export_optuna, export_table, export_tensorboard, export_wandb
+from gradsurgery.lab.run import RunRecord, RunSpec
+from gradsurgery.lab.store import Store, export_mlflow, export_optuna, export_table, export_tensorboard, export_wandb
 from gradsurgery.lab.store.select import StoredSweep, select_runs, select_sweeps, stored_sweep
+from gradsurgery.lab.store.status import mean_seconds
 from gradsurgery.lab.sweep import sweep as train_sweep
-from gradsurgery.lab.text import count
+from gradsurgery.lab.text import count, describe_runs, duration
 
 if TYPE_CHECKING:
     from gradsurgery.lab.analysis.allowance import Allowance
@@ -73,13 +74,31 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     grid |= {"seeds": options.seeds, "scale": options.scale, "settings": parse_settings(options.set)}
     if options.dry_run:
         _, runs, max_lams = plan_runs(options.problem, **grid)
-        print_plan(runs, max_lams, options.folder, console)
+        _print_plan(runs, max_lams, options.folder, console)
         return
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
         swept = stored_sweep(options.folder, find_problem(options.problem), records)
         _write_report(swept, options.folder / "report", console, options.allow or parse_allowance("2%"))
         raise_if_failed(records, options.folder)
+
+
+def _print_plan(runs: Sequence[RunSpec], max_lams: int | None, folder: Path, console: Console) -> None:
+    """Print the runs of a grid that are to be trained, and how many are stored. Creates nothing."""
+    with Store(folder / "store.sqlite") as store:
+        stored = store.select(runs[0].problem, runs[0].scale, status=None)
+    ended = {record.spec.key for record in stored if record.status not in ("running", "failed")}
+    missing = [run for run in runs if run.key not in ended]
+    for line in describe_runs(missing):
+        console.print(f"  {line}", soft_wrap=True)
+    if max_lams is not None:
+        name = lam_names(run.lam for run in runs if has_weight(run.lam))
+        console.print(f"  then more {name} where the fronts have gaps, up to {max_lams} per method", soft_wrap=True)
+    total = f"{count(len(runs), 'run')}: {len(runs) - len(missing)} stored, {len(missing)} to train"
+    seconds = mean_seconds(stored)
+    if missing and seconds is not None:
+        total += f", about {duration(seconds * len(missing))} of training at {duration(seconds)} a run"
+    console.print(total, soft_wrap=True)
 
 
 def _lists(lams: list[str] | None) -> str | list[str] | None:

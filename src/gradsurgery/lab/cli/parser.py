@@ -130,10 +130,10 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "worker processes (default: one per core or accelerator); 0 trains in this process",
     },
     "--checkpoint-every": {
-        "type": arguments.parse_seconds,
+        "type": arguments.parse_duration,
         "default": 60.0,
-        "metavar": "SECONDS",
-        "help": "time between two checkpoints of a run (default: 60)",
+        "metavar": "TIME",
+        "help": "time between two checkpoints of a run, such as 90s or 30m (default: 60s)",
     },
 }
 """The arguments that several commands take."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradsurgery.lab.analysis.allowance import Allowance
-from gradsurgery.lab.analysis.options import collect_options
 from gradsurgery.lab.analysis.recommend import Advice, advise
 from gradsurgery.lab.analysis.series import Series, main_alone
 from gradsurgery.lab.lam import Lam
+from gradsurgery.lab.reports.answer import Answers
 from gradsurgery.lab.reports.front_chart import round_loss
 from gradsurgery.lab.reports.views import View
 from gradsurgery.lab.run import RunRecord
@@ -18,16 +18,14 @@ POSITIONS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 
 
 
 def slider_data(
-    records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View], first: Allowance
+    answers: Answers | None, records: Sequence[RunRecord], groups: Sequence[Series], views: Sequence[View]
 ) -> dict[str, Any] | None:
-    """For each allowance the recommended runs and a sentence for each method; None if nothing can be recommended."""
+    """For each allowance the recommended runs and a sentence for each method; None without an answer."""
+    if answers is None or answers.reason:
+        return None
+    first, options = answers.by_allowance[0].allowance, answers.by_allowance[0].options
     # differences are not on a scale of fractions
     positions = [first] if first.absolute else sorted({first, *map(Allowance, POSITIONS)}, key=lambda each: each.limit)
-    try:
-        options = collect_options(records)
-        by_allowance = [advise(options, allowance) for allowance in positions]
-    except ValueError:
-        return None
     criteria = options.criteria
     judged = next((view for view in views if (view.main, view.aux) == (criteria.main, criteria.aux)), None)
     if judged is None:  # main alone is the only one with finite losses
@@ -37,7 +35,7 @@ def slider_data(
         "split": judged.name,
         "first": positions.index(first),
         "note": f"Circles: the {options.lam_name} recommended for this allowance, on {criteria.data}.",
-        "positions": [_position(advice, groups, views, judged.main.sign, alone) for advice in by_allowance],
+        "positions": [_position(advise(options, each), groups, views, judged.main.sign, alone) for each in positions],
     }
 
 

@@ -1,6 +1,7 @@
 """The answer on top of a report and of an index: which method and λ to use, for a few allowances."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
@@ -26,7 +27,11 @@ def page_answers(records: Sequence[RunRecord], first: Allowance = DEFAULT) -> An
     """The answers for a page, with that for the allowance ``first`` open; None for runs without main alone."""
     try:
         options = collect_options(records)
-        return Answers([advise(options, each) for each in dict.fromkeys((first, *ALLOWANCES))])
+        answer = advise(options, first)
     except ValueError as error:
         has_main_alone = any(main_alone(records, split) for split in SPLITS)
         return Answers(reason=str(error)) if has_main_alone else None
+    others: list[Advice] = []
+    with suppress(ValueError):  # where main alone ends with 0, these fractions mean nothing
+        others = [advise(options, each) for each in ALLOWANCES if each != first]
+    return Answers([answer, *others])

@@ -6,9 +6,9 @@ A colour such as ``var(--ink)`` is a variable of the style sheet, which follows 
 from collections.abc import Sequence
 from typing import Any
 
-from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.series import group_runs, is_main_alone, main_alone, splits_with_points
 from gradsurgery.lab.reports.allowance_slider import slider_data
+from gradsurgery.lab.reports.answer import Answers
 from gradsurgery.lab.reports.axes import lam_positions, lam_ticks
 from gradsurgery.lab.reports.curves import curve_data
 from gradsurgery.lab.reports.front_chart import front_chart
@@ -18,11 +18,8 @@ from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 
 
-def chart_data(records: Sequence[RunRecord], first: Allowance) -> dict[str, Any]:
-    """Everything that the charts show, ready for JSON. Non-finite losses become null.
-
-    The page opens with the allowance ``first``.
-    """
+def chart_data(records: Sequence[RunRecord], answers: Answers | None) -> dict[str, Any]:
+    """Everything that the charts of a page with these answers show, ready for JSON. Non-finite losses become null."""
     records, views = find_views(records)
     groups, splits = group_runs(records), [view.name for view in views]
     alone = [record for record in records if is_main_alone(record.spec)]
@@ -36,7 +33,7 @@ def chart_data(records: Sequence[RunRecord], first: Allowance) -> dict[str, Any]
         "splits": splits,
         "fronts": {view.name: front_chart(groups, view, alone, looks, ticks) for view in views},
         "mixture": mixture_chart(groups, looks, splits_with_points(groups), ticks, lam_positions(ticks)),
-        "allowances": slider_data(records, groups, views, first),
+        "allowances": slider_data(answers, records, groups, views),
         "curves": [
             {"series": label, "colour": colour, "runs": curve_data(of_series, views, len(records))}
             for label, (colour, of_series) in runs.items()

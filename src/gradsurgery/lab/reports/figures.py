@@ -5,12 +5,12 @@ PNG (200 dpi) and PDF (fonts embedded). No display is needed.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,6 +29,7 @@ from gradsurgery.lab.analysis.series import (
     splits_with_points,
 )
 from gradsurgery.lab.atomic import write_atomically
+from gradsurgery.lab.problem import Drawing
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region, lam_positions, lam_ticks, range_of
 from gradsurgery.lab.reports.style import MAIN_ALONE, Look, assign_looks
 from gradsurgery.lab.run import RunRecord
@@ -43,11 +44,8 @@ FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
 STANDARD_FIGURES = ("fronts", "mixed-loss")
 """The figures that every report draws; a problem may add others."""
 
-Drawing: TypeAlias = Callable[[Sequence[RunRecord]], Mapping[str, Figure]]
-"""Draws figures, by file name, from runs."""
 
-
-def save_figures(records: Sequence[RunRecord], folder: Path, draw: Drawing | None = None) -> list[Path]:
+def save_figures(records: Sequence[RunRecord], folder: Path, draw: "Drawing | None") -> list[Path]:
     """Draw all figures, save each as PNG and PDF in the folder, and return the files.
 
     ``fronts`` needs a run with finite final losses, ``mixed-loss`` at least two λ. ``draw`` adds further figures

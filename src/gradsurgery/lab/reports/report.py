@@ -23,7 +23,7 @@ from gradsurgery.lab.reports.charts import chart_data
 from gradsurgery.lab.reports.figures import STANDARD_FIGURES, save_figures
 from gradsurgery.lab.reports.page import embed_png, render
 from gradsurgery.lab.reports.style import assign_looks
-from gradsurgery.lab.reports.tables import comparison_rows, failure_rows, metric_names, metric_rows, sample_tables
+from gradsurgery.lab.reports.tables import comparison_rows, failed_seeds, metric_names, metric_rows, sample_rows
 from gradsurgery.lab.reports.views import find_views
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
@@ -83,9 +83,9 @@ def report(
         "images": [(path.stem, embed_png(path.read_bytes())) for path in figures if _is_extra_image(path)],
         "figures": [path.name for path in figures],
         "conditions": condition_values(records),
-        "failures": failure_rows(records),
+        "failures": failed_seeds(records),
         "plotly": Markup(get_plotlyjs()),
-        "data": _as_json(chart_data(records, allowance)),
+        "data": _as_json(chart_data(records, answers)),
         **_tables(records, groups),
     }
     write_atomically(path, render("report.html", values))
@@ -104,7 +104,7 @@ def _tables(records: Sequence[RunRecord], groups: Sequence[Series]) -> dict[str,
         "comparison": comparison_rows(comparisons, looks),
         "metric_names": metric_names(groups),
         "metrics": metric_rows(groups, looks),
-        "samples": sample_tables(groups, looks),
+        "samples": sample_rows(groups, looks),
     }
 
 

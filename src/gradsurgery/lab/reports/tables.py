@@ -3,13 +3,12 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gradsurgery.lab.analysis.compare import Comparison, MethodComparison
 from gradsurgery.lab.analysis.series import Series
 from gradsurgery.lab.lam import Lam, lam_number
 from gradsurgery.lab.objective import LOSSES
-from gradsurgery.lab.reports.page import keep_together
 from gradsurgery.lab.reports.style import Look
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import count, hyperparameters, number
@@ -38,15 +37,6 @@ class RunRow:
     cells: list[str]
 
 
-@dataclass(frozen=True)
-class SampleTable:
-    """What each method and λ makes of one input."""
-
-    source: str
-    reference: str
-    rows: list[RunRow] = field(default_factory=list)
-
-
 def comparison_rows(comparisons: Mapping[str, Comparison], looks: Mapping[str, Look]) -> list[ComparisonRow]:
     """A row for each method, in the order of the looks; splits in the order of the comparisons."""
     by_split = [{method.label: method for method in comparison.methods} for comparison in comparisons.values()]
@@ -64,24 +54,15 @@ def _count(method: MethodComparison) -> str:
     return total if method.with_result == method.runs else f"{method.with_result} of {total}"
 
 
-@dataclass(frozen=True)
-class FailureRow:
-    """Runs of one method and λ that failed for the same reason."""
-
-    run: str
-    seeds: str
-    reason: str
-
-
-def failure_rows(records: Sequence[RunRecord]) -> list[FailureRow]:
-    """The failed runs, one row for all seeds that failed alike."""
+def failed_seeds(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[int]]:
+    """Method, λ and ρ, and the reason -> the seeds of the runs that failed so."""
     seeds: dict[tuple[str, str], list[int]] = {}
     for record in records:
         if record.status == "failed":
-            run = keep_together(", ".join([record.spec.method, *hyperparameters(record.spec.lam, record.spec.rho)]))
+            run = ", ".join([record.spec.method, *hyperparameters(record.spec.lam, record.spec.rho)])
             reason = str(record.info.get("reason", "no reason was recorded")).strip()
             seeds.setdefault((run, reason), []).append(record.spec.seed)
-    return [FailureRow(run, ", ".join(map(str, sorted(of))), reason) for (run, reason), of in seeds.items()]
+    return seeds
 
 
 def metric_names(groups: Sequence[Series]) -> list[str]:
@@ -110,18 +91,14 @@ def _mean(records: Sequence[RunRecord], name: str) -> str:
     return number(statistics.fmean(values)) if all(map(math.isfinite, values)) else "–"
 
 
-def sample_tables(groups: Sequence[Series], looks: Mapping[str, Look]) -> list[SampleTable]:
-    """Model outputs by input: a row for each method and λ, from its first seed."""
-    tables: dict[tuple[str, str], SampleTable] = {}
-    shown: set[tuple[str, str, str, Lam | None]] = set()
+def sample_rows(groups: Sequence[Series], looks: Mapping[str, Look]) -> dict[tuple[str, str], list[RunRow]]:
+    """Source and reference -> the output of each method and λ, from its first seed."""
+    tables: dict[tuple[str, str], dict[tuple[str, Lam | None], RunRow]] = {}
     for label, record in ((group.label, record) for group in groups for record in group.records):
         for sample in record.samples:
-            table = tables.setdefault((sample.source, sample.reference), SampleTable(sample.source, sample.reference))
-            row = sample.source, sample.reference, label, record.spec.lam
-            if row not in shown:
-                shown.add(row)
-                table.rows.append(RunRow(looks[label], _write_lam(record.spec.lam), [sample.output]))
-    return list(tables.values())
+            row = RunRow(looks[label], _write_lam(record.spec.lam), [sample.output])
+            tables.setdefault((sample.source, sample.reference), {}).setdefault((label, record.spec.lam), row)
+    return {texts: list(rows.values()) for texts, rows in tables.items()}
 
 
 def _write_lam(lam: Lam | None) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gradsurgery.lab.atomic import file_name, replace_file
-from gradsurgery.lab.lam import lam_arguments, lam_columns
+from gradsurgery.lab.lam import lam_columns
 from gradsurgery.lab.run import RunRecord
+from gradsurgery.lab.text import name_parts
 
 SUFFIXES = (".parquet", ".csv")
 
@@ -42,8 +43,8 @@ def export_table(records: Iterable[RunRecord], path: str | Path) -> None:
 def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None:
     """Write each run's metrics as scalars to ``folder/problem/scale/method_lam=..._rho=..._seed=..._key``.
 
-    TensorBoard's scalars are float32. The store
-    does not record when a step was measured, so the step stands in for the time in seconds.
+    TensorBoard's scalars are float32. The store does not record when a step was measured, so the step stands in for the
+    time in seconds.
     """
     from tensorboardX import RecordWriter  # imports torch if it is installed, which takes seconds
     from tensorboardX.proto.event_pb2 import Event
@@ -51,12 +52,8 @@ def export_tensorboard(records: Iterable[RunRecord], folder: str | Path) -> None
 
     for record in records:
         spec = record.spec
-        numbers = {**lam_arguments(spec.lam), "rho": spec.rho, "seed": spec.seed}
-        run = "_".join(
-            [spec.method, *(f"{name}={value}" for name, value in numbers.items() if value is not None), spec.key]
-        )
         # always the same file name: TensorBoard would merge the files of two exports
-        names = (spec.problem, spec.scale, run, "events.out.tfevents.0.gradsurgery")
+        names = (spec.problem, spec.scale, "_".join([*name_parts(spec), spec.key]), "events.out.tfevents.0.gradsurgery")
         path = Path(folder, *map(file_name, names))
         # not SummaryWriter: its thread would hide the error of a full disk
         with replace_file(path) as part, closing(RecordWriter(str(part))) as writer:

@@ -6,12 +6,11 @@ span more than a decade, as the report draws them. Main alone (λ = 0) is the fr
 """
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from gradsurgery.lab.analysis.pareto import LossRange, Point
+from gradsurgery.lab.analysis.pareto import LossRange, Point, mean_point
 from gradsurgery.lab.analysis.series import final_point, is_main_alone
 from gradsurgery.lab.analysis.variant import Variant, variant_of
 from gradsurgery.lab.lam import has_weight, lam_number, with_number
@@ -65,13 +64,10 @@ def _next_runs(
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
     ends = {record.spec.key: final_point(record, "train") or final_point(record, "test") for record in records}
 
-    def mean_point(runs: Sequence[RunSpec]) -> Point | None:
+    def mean_end(runs: Sequence[RunSpec]) -> Point | None:
         """The mean over seeds; None without runs, or if any is missing, diverged or failed."""
         points = [point for run in runs if (point := ends.get(run.key))]
-        if not points or len(points) < len(runs):
-            return None
-        main, aux = zip(*points, strict=True)
-        return statistics.fmean(main), statistics.fmean(aux)
+        return mean_point(points) if points and len(points) == len(runs) else None
 
     variants: dict[Variant, dict[float, list[RunSpec]]] = {}
     for run in planned:
@@ -81,7 +77,7 @@ def _next_runs(
     for by_lam in variants.values():
         all_seeds = next(iter(by_lam.values()))
         alone = [run for run in planned if is_main_alone(run) and run.settings == all_seeds[0].settings]
-        points = {0.0: mean_point(alone)} | {lam: mean_point(runs) for lam, runs in by_lam.items()}
+        points = {0.0: mean_end(alone)} | {lam: mean_end(runs) for lam, runs in by_lam.items()}
         number = next_lam(points, reach[all_seeds[0].lam_name]) if len(by_lam) < max_lams else None
         if number is not None:
             next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]

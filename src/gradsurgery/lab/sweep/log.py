@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gradsurgery.lab.atomic import file_name
-from gradsurgery.lab.lam import lam_arguments
 from gradsurgery.lab.run import RunSpec
+from gradsurgery.lab.text import name_parts
 
 
 def log_path(folder: Path, run: RunSpec) -> Path:
     """The log of a run, in the folder of the store."""
-    parts = [run.problem, run.method]
-    numbers = {**lam_arguments(run.lam), "rho": run.rho, "seed": run.seed}
-    parts += [f"{name}={value}" for name, value in numbers.items() if value is not None]
-    name = "-".join(parts)
+    name = "-".join([run.problem, *name_parts(run)])
     return folder / "logs" / file_name(f"{name:.120}-{run.key[:8]}.log")
 
 

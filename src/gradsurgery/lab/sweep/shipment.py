@@ -25,8 +25,8 @@ class Shipment:
 
     pickled: bytes
     """The trainer. Unpickling it may import the modules."""
-    sources: tuple[tuple[str, bytes], ...] = ()
-    """The user's own modules, by relative path."""
+    sources: tuple[tuple[str, bytes], ...]
+    """The user's own modules, by relative path; empty if the process can import them."""
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types

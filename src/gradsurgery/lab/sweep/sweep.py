@@ -97,6 +97,7 @@ def sweep(
         from gradsurgery.lab.analysis.allowance import Allowance
         from gradsurgery.lab.sweep.notebook_bar import NotebookBar
         from gradsurgery.lab.sweep.progress import ProgressBar
+        from gradsurgery.lab.sweep.resources import Resources
         from gradsurgery.lab.sweep.train import train_grid
 
     declared, runs, max_lams = plan_runs(
@@ -117,16 +118,10 @@ def sweep(
             runs,
             folder=Path(folder),
             listener=_check_first_row(declared, bar),
+            resources=Resources(workers, cores_per_run, ray, slurm, gpus_per_run, process, time_limit),
             max_lams=max_lams,
-            workers=workers,
-            cores_per_run=cores_per_run,
-            ray=ray,
-            slurm=slurm,
-            gpus_per_run=gpus_per_run,
-            process=process,
             data_dir=None if data_dir is None else Path(data_dir),
             checkpoint_every=checkpoint_every,
-            time_limit=time_limit,
             again=again,
             keep=keep,
             allowance=None if allow is None else Allowance(allow, absolute),

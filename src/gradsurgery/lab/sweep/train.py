@@ -1,33 +1,27 @@
 """Train every run of a grid once, however often a sweep is started, killed, or run beside another."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
 from gradsurgery.lab.analysis.allowance import Allowance
 from gradsurgery.lab.analysis.series import is_main_alone
 from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.problem import Problem
 from gradsurgery.lab.processes import is_leader, join
-from gradsurgery.lab.run import RunRecord, RunSpec, Setting
+from gradsurgery.lab.run import RunRecord, RunSpec
 from gradsurgery.lab.store import Store
 from gradsurgery.lab.store.plan import announce
 from gradsurgery.lab.sweep.adaptive import train_adaptively
 from gradsurgery.lab.sweep.attempt import Leases
-from gradsurgery.lab.sweep.cores import Place, assign_places, available_cores
-from gradsurgery.lab.sweep.events import Done, Failed, Listener, Planned, RunEvent, Stopped, Warned
+from gradsurgery.lab.sweep.events import Done, Failed, Listener, Planned, Stopped, Warned
 from gradsurgery.lab.sweep.in_process import train_in_process
 from gradsurgery.lab.sweep.network_folder import network_file_system
 from gradsurgery.lab.sweep.origin import find_origins, settle_older_code
+from gradsurgery.lab.sweep.resources import Resources, Training
 from gradsurgery.lab.sweep.stopping import Stopping
-from gradsurgery.lab.sweep.supervisor import Supervisor
 from gradsurgery.lab.sweep.worker import Trainer
-
-Training: TypeAlias = Callable[[Trainer, Sequence[RunSpec], Leases], Generator[RunEvent]]
-"""Trains runs until all have ended."""
 
 
 def train_grid(
@@ -36,16 +30,10 @@ def train_grid(
     *,
     folder: Path,
     listener: Listener,
+    resources: Resources | None = None,
     max_lams: int | None = None,
-    workers: int | None = None,
-    cores_per_run: int | None = None,
-    ray: bool | str = False,
-    slurm: bool | Mapping[str, Setting] = False,
-    gpus_per_run: int = 0,
-    process: str | None = None,
     data_dir: Path | None = None,
     checkpoint_every: float = 60.0,
-    time_limit: float | None = None,
     again: bool = False,
     keep: bool = False,
     allowance: Allowance | None = None,
@@ -60,34 +48,16 @@ def train_grid(
     method. With an ``allowance``, runs are stopped whose main cannot come back within it. The other arguments are those
     of ``lab.sweep``.
     """
-    elsewhere = bool(ray or slurm)
-    _check_least("the number of workers", workers, 0)
-    _check_least("the number of cores per run", cores_per_run, 1)
-    _check_least("the number of GPUs per run", gpus_per_run, 0)
-    if gpus_per_run and not ray:
-        raise UserError("GPUs per run are for sweeps on Ray: on one machine, each accelerator trains one run")
-    if workers == 0 and cores_per_run is not None:
-        raise UserError("cores per run are for workers, so training without workers takes none")
-    if time_limit is not None and not time_limit > 0:
-        raise UserError(f"the time limit of a run must be a number of seconds above 0; got {time_limit}")
-    if ray and slurm:
-        raise UserError("runs train on Ray or on Slurm, not on both")
-    if time_limit is not None and (workers == 0 or elsewhere or process is not None):
-        raise UserError("a time limit needs worker processes on this machine, which are ended when it is over")
-    if elsewhere and workers is not None:
-        raise UserError("workers are processes on this machine, so training on Ray or Slurm takes none")
-    if process is not None:
-        _check_together(workers, cores_per_run, elsewhere, max_lams, allowance)
-        join(process)
-        workers = 0
-    places = [] if elsewhere or workers == 0 else assign_places(workers, cores_per_run)
-    cores = cores_per_run or 1 if elsewhere else places[0].cores if places else available_cores()
+    resources = resources or Resources()
+    if resources.process is not None:
+        _check_shared(max_lams, allowance)
+        join(resources.process)
     leads = is_leader()
     with (
         nullcontext(str(folder)) if leads else TemporaryDirectory() as store_folder,
         Store(Path(store_folder) / "store.sqlite") as store,
         _remove_after_mistake(folder),
-        _where(places, ray, slurm, gpus_per_run, time_limit) as training,
+        resources.open() as (cores, training),
     ):
         origins = find_origins(problem, runs)
         settle_older_code(problem, runs, store, origins, again=again, keep=keep)
@@ -104,30 +74,6 @@ def train_grid(
 
 
 @contextmanager
-def _where(
-    places: Sequence[Place],
-    ray: bool | str,
-    slurm: bool | Mapping[str, Setting],
-    gpus_per_run: int,
-    time_limit: float | None,
-) -> Iterator[Training]:
-    """Where runs are trained: on Ray, on Slurm, in workers, or in this process."""
-    if ray:
-        from gradsurgery.lab.sweep.ray.driver import Driver, connection  # loads ray
-
-        with connection("" if ray is True else ray):  # one for all stages of an adaptive sweep
-            yield lambda trainer, runs, leases: Driver(trainer, leases, gpus_per_run).train(runs)
-    elif slurm:
-        from gradsurgery.lab.sweep.slurm import train_on_slurm  # loads submitit
-
-        yield partial(train_on_slurm, parameters={} if slurm is True else slurm)
-    elif places:
-        yield lambda trainer, runs, leases: Supervisor(trainer, leases, places, time_limit).train(runs)
-    else:
-        yield train_in_process
-
-
-@contextmanager
 def _remove_after_mistake(folder: Path) -> Iterator[None]:
     """Remove a new folder if a mistake of the user is found before any run has left something in it."""
     is_new = not folder.exists()
@@ -141,23 +87,12 @@ def _remove_after_mistake(folder: Path) -> Iterator[None]:
         raise
 
 
-def _check_together(
-    workers: int | None, cores_per_run: int | None, elsewhere: bool, max_lams: int | None, allowance: Allowance | None
-) -> None:
-    if workers is not None or cores_per_run is not None or elsewhere:
-        raise UserError(
-            "processes that train together share every run, so --process takes no --workers, no --cores-per-run, "
-            "no --ray and no --slurm"
-        )
+def _check_shared(max_lams: int | None, allowance: Allowance | None) -> None:
+    """Raise for what processes that train every run together cannot do."""
     if allowance is not None:
-        raise UserError("runs are stopped by what only the first process knows: give --no-stop")
+        raise UserError("stopping runs early depends on results that only the first process has: give --no-stop")
     if max_lams is not None:
         raise UserError("an adaptive grid depends on results that only the first process has: give --lams in full")
-
-
-def _check_least(meaning: str, number: int | None, least: int) -> None:
-    if number is not None and number < least:
-        raise UserError(f"{meaning} must be a whole number from {least}; got {number}")
 
 
 def _train_missing(

@@ -17,7 +17,6 @@ class Grid:
     seeds: tuple[int, ...]
     methods: tuple[str, ...] | None = None
     lams: tuple[float, ...] | None = None
-    rhos: tuple[float, ...] | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)
     registered: str = ""
     """The commit and date that fixed grid, statistics and rules before any of these runs; empty if none did."""
@@ -29,7 +28,6 @@ class Grid:
             self.scale,
             methods=self.methods,
             lams=self.lams,
-            rhos=self.rhos,
             seeds=self.seeds,
             settings=self.settings,
         )
@@ -124,7 +122,7 @@ class Result:
 
     @property
     def notes(self) -> list[str]:
-        """When the grid was registered, if it was before its runs, and how many of its runs are missing, if any are."""
+        """When the grid was registered, if that was before its runs; and how many runs are missing, if any."""
         registered, missing = self.claim.grids[self.scale].registered, self.wanted - len(self.records)
         notes = [f"registered {registered}"] if registered else []
         return [*notes, f"{missing} of {self.wanted} runs are missing"] if missing else notes

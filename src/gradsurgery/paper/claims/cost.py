@@ -27,30 +27,26 @@ Step = Callable[[Any], Any]
 )
 def cost(run: Run) -> Iterator[Metrics]:
     """The extra time of a step over mixed training, as a fraction."""
-    mixed, bloop, state = _steps(run)
-    states = {mixed: state[0], bloop: state[1]}
-    rounds, steps = int(run.settings["rounds"]), int(run.settings["steps"])
+    import jax
+
+    states = _steps(run)
+    mixed, bloop = states
+    rounds, steps = run.settings["rounds"], run.settings["steps"]
     ratios = []
     for _ in range(rounds + 1):
         seconds = {}
-        for step in (mixed, bloop):
+        for step in states:
             began = time.perf_counter()
             for _ in range(steps):
                 states[step] = step(states[step])
-            _wait(states[step])
+            jax.block_until_ready(states[step])  # type: ignore[no-untyped-call]
             seconds[step] = time.perf_counter() - began
         ratios.append(seconds[bloop] / seconds[mixed])
     yield {"step": rounds, "extra": statistics.median(ratios[1:]) - 1}  # the first round compiles
 
 
-def _wait(state: Any) -> None:
-    import jax
-
-    jax.block_until_ready(state)  # type: ignore[no-untyped-call]
-
-
-def _steps(run: Run) -> tuple[Step, Step, tuple[Any, Any]]:
-    """A step of mixed training, one of Bloop, and the state that each starts from."""
+def _steps(run: Run) -> dict[Step, Any]:
+    """A step of mixed training and one of Bloop, each with the state that it starts from."""
     import jax
     import optax
 
@@ -59,7 +55,7 @@ def _steps(run: Run) -> tuple[Step, Step, tuple[Any, Any]]:
     from gradsurgery.paper.models.functional import Functional
     from gradsurgery.paper.models.transformer import Decoder, TransformerConfig
 
-    layers, width, length, batch = (int(run.settings[name]) for name in ("layers", "width", "length", "batch"))
+    layers, width, length, batch = (run.settings[name] for name in ("layers", "width", "length", "batch"))
     config = TransformerConfig(layers, heads=4, width=width, hidden=4 * width)
     network = Functional(lambda rngs: Decoder(config, tokens=BYTES, length=length, rngs=rngs))
     params, extra = network.init(jax.random.key(run.seed))
@@ -84,4 +80,4 @@ def _steps(run: Run) -> tuple[Step, Step, tuple[Any, Any]]:
         updates, optimiser = surgery.update(main, optimiser, params, aux=aux)
         return optax.apply_updates(params, updates), optimiser
 
-    return mixed, bloop, ((params, adam.init(params)), (params, surgery.init(params)))
+    return {mixed: (params, adam.init(params)), bloop: (params, surgery.init(params))}

@@ -41,7 +41,7 @@ def read_records(path: Path) -> list[RunRecord]:
         rows = read_table(path).to_pylist()
         return [_record(row) for row in rows]
     except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} must be a file that gradsurgery claims --export wrote, but it is not") from error
+        raise UserError(f"{path} must be a file that gradsurgery claims --export wrote") from error
 
 
 def _row(record: RunRecord) -> dict[str, Any]:

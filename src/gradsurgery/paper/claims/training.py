@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gradsurgery.lab import Problem, RunRecord, RunSpec
 from gradsurgery.lab.sweep.events import Listener, Planned
+from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.claims.claim import Claim
 
@@ -16,9 +17,9 @@ def train_claims(
     *,
     folder: Path,
     listener: Listener,
-    workers: int | None = None,
-    data_dir: Path | None = None,
-    checkpoint_every: float = 60.0,
+    workers: int | None,
+    data_dir: Path | None,
+    checkpoint_every: float,
 ) -> list[RunRecord]:
     """Train what is missing, and return the records of all runs of the claims, done or failed.
 
@@ -33,7 +34,7 @@ def train_claims(
             runs,
             folder=folder,
             listener=lambda event: None if isinstance(event, Planned) else listener(event),
-            workers=1 if timed and workers != 0 else workers,
+            resources=Resources(workers=1 if timed and workers != 0 else workers),
             data_dir=data_dir,
             checkpoint_every=checkpoint_every,
         )

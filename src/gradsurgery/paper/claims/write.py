@@ -32,8 +32,8 @@ def write_ledger(
     console: Console,
     *,
     folder: Path,
-    markdown: Path | None = None,
-    export: Path | None = None,
+    markdown: Path | None,
+    export: Path | None,
 ) -> None:
     """Print the verdicts of each scale, and write the page into the folder.
 

@@ -121,7 +121,7 @@ class ColumnStream:
                 if not isinstance(value, self._dtype):
                     raise UserError(
                         f"the {self._column} in row {row} of {self._split} in {self._source} must be a "
-                        f"{self._dtype.__name__}, but is {str(value)[:40]}"
+                        f"{self._dtype.__name__}; got {str(value)[:40]}"
                     )
                 yield value
                 row += 1
@@ -131,7 +131,7 @@ def check_columns(source: str, columns: Sequence[str], present: Sequence[str]) -
     """Raise if a required column is missing."""
     if any(column not in present for column in columns):
         required = f"the column{'s' if len(columns) > 1 else ''} {', '.join(columns)}"
-        raise UserError(f"{source} must have {required}, but has {', '.join(present)}")
+        raise UserError(f"{source} must have {required}; got {', '.join(present)}")
 
 
 def _resolve(hub_id: str, data_dir: Path | None) -> tuple[str, str | None]:

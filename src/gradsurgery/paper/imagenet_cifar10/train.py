@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from gradsurgery.paper.data.images.load import ImageSource, image_source
+from gradsurgery.paper.data.images.load import ImageSource
 from gradsurgery.paper.data.shuffle import Seeds
 from gradsurgery.paper.imagenet_cifar10.problem import Settings
 from gradsurgery.paper.training.classification import (
@@ -18,6 +18,7 @@ from gradsurgery.paper.training.classification import (
     training_logits,
 )
 from gradsurgery.paper.training.training import Loss, Training, Tree
+from gradsurgery.paper.weights.train import load_source
 
 
 class BothSources:
@@ -44,23 +45,7 @@ class BothSources:
 @lru_cache(maxsize=1)
 def build(settings: Settings, data_dir: Path | None) -> Training:
     """Load both datasets and prepare training."""
-
-    def load(name: str, from_disk: bool, classes: str) -> ImageSource:
-        return image_source(
-            name,
-            data_dir,
-            from_disk=from_disk,
-            classes=classes,
-            train_images=settings.train_images,
-            test_images=settings.test_images,
-            pixels=settings.pixels,
-            margin=settings.margin,
-        )
-
-    sources = {
-        "main": load(settings.main_data, settings.main_from_disk, settings.main_classes),
-        "aux": load(settings.aux_data, settings.aux_from_disk, settings.aux_classes),
-    }
+    sources = {role: load_source(settings, data_dir, role) for role in ("main", "aux")}
     heads = {role: source.classes for role, source in sources.items()}
     net = residual_network(settings, settings.pixels, heads)
 

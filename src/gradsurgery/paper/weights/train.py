@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import optax
 
-from gradsurgery.paper.data.images.load import image_source
+from gradsurgery.paper.data.images.load import ImageSource, image_source
 from gradsurgery.paper.models import mlp
 from gradsurgery.paper.training.chunking import chunk_epochs
 from gradsurgery.paper.training.classification import (
@@ -22,7 +22,7 @@ from gradsurgery.paper.training.classification import (
     training_logits,
 )
 from gradsurgery.paper.training.training import Training, Tree
-from gradsurgery.paper.weights.problem import Settings
+from gradsurgery.paper.weights.problem import ImageSettings, Settings
 
 
 def half_square(params: Tree) -> jax.Array:
@@ -78,17 +78,22 @@ def _build_mlp(settings: Settings, data_dir: Path | None, decay: Decay | None) -
     )
 
 
-def _build_resnet(settings: Settings, data_dir: Path | None, decay: Decay | None) -> Training:
-    source = image_source(
-        settings.main_data,
+def load_source(settings: ImageSettings, data_dir: Path | None, role: str = "main") -> ImageSource:
+    """The images of main, or of another role with settings such as ``aux_data``, of the size that the network takes."""
+    return image_source(
+        getattr(settings, f"{role}_data"),
         data_dir,
-        from_disk=settings.main_from_disk,
-        classes=settings.main_classes,
+        from_disk=getattr(settings, f"{role}_from_disk"),
+        classes=getattr(settings, f"{role}_classes"),
         train_images=settings.train_images,
         test_images=settings.test_images,
         pixels=settings.pixels,
         margin=settings.margin,
     )
+
+
+def _build_resnet(settings: Settings, data_dir: Path | None, decay: Decay | None) -> Training:
+    source = load_source(settings, data_dir)
     net = residual_network(settings, settings.pixels, {"main": source.classes})
 
     def main(params: Tree, extra: Tree, data: Tree, batch: Tree) -> tuple[jax.Array, Tree]:

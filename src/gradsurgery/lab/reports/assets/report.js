@@ -147,10 +147,7 @@
     const chosen = new Set(allowance().chosen.map(({ series, lam }) => `${series}|${lam}`));
     const isDrawn = (series, run) => state.curves === "all" || series === "main alone" || chosen.has(`${series}|${run.lam}`);
     for (const panel of Object.keys(PANELS)) curvePanel(panel, isDrawn);
-    byId("curves-note").textContent = [
-      state.curves === "recommended" ? "Drawn are the runs recommended for the allowance chosen above, and main alone (black)." : "",
-      "Removed and conflict are running means over a tenth of a run’s rows, at least 5.",
-    ].join(" ");
+    byId("curves-note").hidden = state.curves !== "recommended";
   }
 
   function showState() {

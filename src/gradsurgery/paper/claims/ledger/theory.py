@@ -33,6 +33,14 @@ def _slope(key: str) -> Callable[[Sequence[RunRecord]], BySeed]:
     return measure
 
 
+def _slopes(name: str, where: str, rule: Rule) -> tuple[Statistic, ...]:
+    """Both slopes of Theorem 1, for the runs that rows have under this name."""
+    return (
+        Statistic(f"slope of the mean of ‖g_main‖² over T{where}", _slope(f"gradient_{name}"), rule),
+        Statistic(f"slope of L_main over T{where}", _slope(f"loss_{name}"), rule),
+    )
+
+
 def _excess(key: str) -> Callable[[Metrics], float]:
     """How far an inequality is broken: 0 where it holds."""
     return lambda row: max(row[key] - 1, 0.0)
@@ -78,10 +86,7 @@ CLAIMS = (
         section="3.2 Theorem 1",
         problem=rates,
         grids=RATES,
-        statistics=(
-            Statistic("slope of the mean of ‖g_main‖² over T", _slope("gradient_average"), Rule(high=RATE)),
-            Statistic("slope of L_main over T", _slope("loss_average"), Rule(high=RATE)),
-        ),
+        statistics=_slopes("average", "", Rule(high=RATE)),
         decides=(
             "Least squares with noise, started at a solution of main; longer runs and more seeds narrow the interval."
         ),
@@ -92,10 +97,7 @@ CLAIMS = (
         section="3.2 Theorem 1",
         problem=rates,
         grids=RATES,
-        statistics=(
-            Statistic("slope of the mean of ‖g_main‖² over T, no EMA", _slope("gradient_none"), Rule(low=-0.1)),
-            Statistic("slope of L_main over T, no EMA", _slope("loss_none"), Rule(low=-0.1)),
-        ),
+        statistics=_slopes("none", ", no EMA", Rule(low=-0.1)),
         decides=(
             "One example where the rate fails without the EMA shows that no such theorem exists; ours is least squares."
         ),
@@ -106,10 +108,7 @@ CLAIMS = (
         section="3.2 Theorem 1",
         problem=rates,
         grids=RATES,
-        statistics=(
-            Statistic("slope of the mean of ‖g_main‖² over T, far start", _slope("gradient_far"), Rule(high=RATE)),
-            Statistic("slope of L_main over T, far start", _slope("loss_far"), Rule(high=RATE)),
-        ),
+        statistics=_slopes("far", ", far start", Rule(high=RATE)),
         decides=(
             "From far away main(θ⁰) / (ηT) dominates, which falls exactly like T^(−1/4), and more slowly while ηT is "
             "small: the slope reaches −1/4 from above, so longer runs come closer."

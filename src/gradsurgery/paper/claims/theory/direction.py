@@ -33,7 +33,7 @@ def direction(run: Run) -> Iterator[Metrics]:
     """Both equations of the full-batch direction, on random gradients of 2 to 1,000 entries and random lam."""
     rng = np.random.default_rng(run.seed)
     errors = []
-    for _ in range(int(run.settings["draws"])):
+    for _ in range(run.settings["draws"]):
         size = rng.integers(2, 1001)
         main, aux = rng.normal(size=(2, size)) * 10.0 ** rng.uniform(-6, 6, size=(2, 1))
         errors.append(direction_errors(main, aux, 10.0 ** rng.uniform(-2, 2)))

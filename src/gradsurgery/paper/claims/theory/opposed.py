@@ -30,11 +30,8 @@ def opposed(curvature: Array) -> Gradients:
 def opposition(run: Run) -> Iterator[Metrics]:
     """How far Bloop's path is from that of gradient descent on main, and how far main falls."""
     rng = np.random.default_rng(run.seed)
-    curvature, start = (
-        rng.uniform(1, 10, size=int(run.settings["dimension"])),
-        rng.normal(size=int(run.settings["dimension"])),
-    )
-    steps = int(run.settings["steps"])
+    steps, dimension = run.settings["steps"], run.settings["dimension"]
+    curvature, start = rng.uniform(1, 10, dimension), rng.normal(size=dimension)
     bloop, descent = (
         descend(method, opposed(curvature), start, 0.05, steps)
         for method in (gs.bloop(lam=lam_number(run.lam or 0.0), rho=None), gs.mixed(lam=0.0))

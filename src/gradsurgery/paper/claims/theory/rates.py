@@ -58,8 +58,8 @@ def gradient_and_loss(path: Array) -> tuple[float, float]:
 )
 def rates(run: Run) -> Iterator[Metrics]:
     """Both quantities of the theorem for runs of several lengths: with and without the average, and from far away."""
-    far = float(run.settings["distance"])
-    for number in range(int(run.settings["lengths"])):
+    far = run.settings["distance"]
+    for number in range(run.settings["lengths"]):
         steps = SHORTEST * 4**number
         row: dict[str, float] = {"step": steps}
         for name, averaged, distance in (("average", True, 0.0), ("none", False, 0.0), ("far", True, far)):

@@ -92,7 +92,7 @@ def stationary(run: Run) -> Iterator[Metrics]:
     """Both directions of Proposition 1, for a random aim."""
     rng, lam = np.random.default_rng(run.seed), lam_number(run.lam or 0.0)
     torus = Torus(rng.normal(size=4))
-    points = torus.draw_points(rng, int(run.settings["points"]))
+    points = torus.draw_points(rng, run.settings["points"])
     gradient, optimality = np.max([torus.stationarity(theta, lam) for theta in points], axis=0)
     far, near = torus.lengths_along(torus.multiplier, [1e-1, 1e-5], lam)
     yield {"step": len(points), "gradient": gradient, "optimality": optimality, "vanishing": near / far}

@@ -35,7 +35,7 @@ class ImageDataset:
         splits = split_names(name, data_dir)
         split = held_out_split(splits, ("validation", "test")) if held_out else "train"
         if split is None:
-            raise UserError(f"{name} must have a split validation or test to evaluate on, but has {', '.join(splits)}")
+            raise UserError(f"{name} must have a split validation or test to evaluate on; got {', '.join(splits)}")
         rows = load(name, split, ("label",), data_dir)
         column = next((column for column in ("image", "img") if column in rows.column_names), "image")
         check_columns(name, (column, "label"), rows.column_names)
@@ -43,7 +43,7 @@ class ImageDataset:
         if not np.issubdtype(labels.dtype, np.integer):
             values = enumerate(rows.with_format(None)["label"][:])
             row, value = next(((row, value) for row, value in values if type(value) is not int), (0, labels[0]))
-            raise UserError(f"labels must be integers, but row {row} of {split} of {name} has {str(value)[:40]!r}")
+            raise UserError(f"labels must be integers; got {str(value)[:40]!r} in row {row} of {split} of {name}")
         class_count = getattr(rows.features["label"], "num_classes", None) or 1 + int(labels.max())
         first, last = class_range(name, classes, class_count, held_out=held_out)
         indices = np.flatnonzero((labels >= first) & (labels <= last))
@@ -77,7 +77,7 @@ class ImageDataset:
 def class_range(name: str, classes: str, class_count: int, *, held_out: bool) -> tuple[int, int]:
     """Parse ``all`` or a range such as ``0-4`` into the first and last class to keep of a dataset's classes."""
     if class_count < (1 if held_out else 2):
-        raise UserError(f"training needs at least two classes, but {name} has {class_count}")
+        raise UserError(f"{name} must have at least two classes to train on; got {class_count}")
     first, _, last = ("0", "", str(class_count - 1)) if classes == "all" else classes.partition("-")
     if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < class_count):
         raise UserError(f"classes of {name} must be all or a range within 0-{class_count - 1}; got {classes!r}")

@@ -2,9 +2,8 @@
 
 Training images are augmented as is usual for ImageNet: a random crop of 8 to 100 % of the area with an aspect ratio
 from 3:4 to 4:3, scaled to a square, and flipped with probability 1/2. For evaluation the crop is a centred square with
-7/8 of the shorter side.
-The image and augmentation at each position of training follow from the seed, so that a resumed run sees what it would
-have seen.
+7/8 of the shorter side. The image and augmentation at each position of training follow from the seed, so that a resumed
+run sees what it would have seen.
 """
 
 import math

@@ -28,7 +28,7 @@ def image_source(
     test_images: int,
     pixels: int,
     margin: int,
-    classes: str = "all",
+    classes: str,
 ) -> ImageSource:
     """Return batches of the training and held-out images of a dataset.
 
@@ -67,8 +67,8 @@ def load_images(name: str, data_dir: Path | None, *, held_out: bool, count: int,
         decoded = dataset.read(index, _decode)
         if pixels and decoded.shape != pixels[0].shape:
             raise UserError(
-                f"images held in memory must all have one size and one number of channels, but {name} has "
-                f"{pixels[0].shape} and {decoded.shape}"
+                f"images held in memory must all have one size and one number of channels; got {pixels[0].shape} and "
+                f"{decoded.shape} in {name}"
             )
         pixels.append(decoded)
     stacked = np.stack(pixels)

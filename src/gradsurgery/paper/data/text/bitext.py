@@ -52,5 +52,5 @@ class Bitext(Iterable[SentencePair]):
             return
         for row in self._pairs:
             if not (isinstance(row.get("en"), str) and isinstance(row.get("de"), str)):
-                raise UserError(f"each translation in {self.name} must have an en and a de text, but one is {row}")
+                raise UserError(f"each translation in {self.name} must have an en and a de text; got {row}")
             yield row["en"], row["de"]

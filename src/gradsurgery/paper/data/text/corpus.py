@@ -36,7 +36,7 @@ class Corpus:
     def __init__(self, data: Bytes, length: int, name: str = "a corpus") -> None:
         self._data, self.length = data, length
         if len(self) == 0:
-            raise UserError(f"{name} must be longer than one window of {length} bytes, but has {len(data)}")
+            raise UserError(f"{name} must be longer than one window of {length} bytes; got {len(data)}")
 
     def __len__(self) -> int:
         return max(len(self._data) - 1, 0) // self.length
