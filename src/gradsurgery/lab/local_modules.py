@@ -1,6 +1,8 @@
 """The user's own modules, which other machines lack: a sweep on a cluster sends their sources along."""
 
+import atexit
 import importlib
+import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -29,6 +31,7 @@ def install_sources(sources: Mapping[str, bytes]) -> None:
     if not sources:
         return
     folder = Path(mkdtemp(prefix="gradsurgery-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(source)

@@ -363,3 +363,16 @@ def test_installed_sources_replace_modules_of_the_same_names(folder):
     import neighbour
 
     assert neighbour.START == 5.0
+
+
+def test_installed_sources_are_removed_when_the_process_exits(tmp_path):
+    code = (
+        "from gradsurgery.lab.local_modules import install_sources\n"
+        "install_sources({'neighbour.py': b'START = 5.0'})\n"
+        "import neighbour\n"
+        "print(neighbour.__file__)"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    imported = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert imported.startswith(str(tmp_path))
+    assert not list(tmp_path.iterdir())
