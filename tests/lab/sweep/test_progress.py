@@ -55,3 +55,10 @@ def test_a_terminal_has_a_bar_and_lines_for_warnings_and_failures():
 def test_an_empty_reason_is_no_error(reason):
     bar = ProgressBar(Console(file=StringIO()))
     bar(Failed(RUN, reason))
+
+
+def test_a_run_without_training_losses_shows_those_on_held_out_data():
+    console = Console(file=StringIO())
+    bar = ProgressBar(console)
+    bar(Done(RUN, {"step": 4, "aux_test": 2.0, "main_test": 0.25, "accuracy_test": 0.9}))
+    assert console.file.getvalue() == "[1/0] [/x] λ=0.5 seed 3: main 0.25, aux 2 (test)\n"

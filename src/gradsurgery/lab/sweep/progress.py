@@ -21,10 +21,13 @@ def describe(run: RunSpec) -> str:
 
 
 def format_losses(metrics: Metrics) -> str:
-    """The training losses of a row, main first; empty if it has none."""
-    names = [name for name in metrics if name.endswith("_train") and Objective(name).is_loss]
-    names.sort(key=lambda name: name != "main_train")
-    return ", ".join(f"{Objective(name).name} {metrics[name]:.4g}" for name in names)
+    """The losses of a row, main first: on training data, or else on held-out data; empty if it has none."""
+    for split, note in (("train", ""), ("test", " (test)")):
+        names = [name for name in metrics if name.endswith(f"_{split}") and Objective(name).is_loss]
+        if names:
+            names.sort(key=lambda name: not name.startswith("main"))
+            return ", ".join(f"{Objective(name).name} {metrics[name]:.4g}" for name in names) + note
+    return ""
 
 
 class ProgressBar:
