@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 from gradsurgery.lab.analysis.series import group_runs
-from gradsurgery.lab.reports.figures import COLUMN, MIXTURES, PAGE, draw_fronts, draw_mixed_loss
+from gradsurgery.lab.objective import judge_by, read_objectives
+from gradsurgery.lab.reports.figures import COLUMN, MIXTURES, PAGE, draw_fronts, draw_mixed_loss, save_figures
 from gradsurgery.lab.reports.style import look
+from gradsurgery.lab.reports.views import find_views
 from tests.lab.analysis.synthetic_runs import LAMS, ending, run, sweep
 
 
@@ -58,6 +62,25 @@ def test_trajectories_are_means_over_seeds_and_end_at_their_markers():
     assert trajectories[0][3] == pytest.approx(
         [sum(row[name] for row in rows) / 2 for name in ("main_test", "aux_test")]
     )
+
+
+def test_a_metric_of_the_user_has_a_panel_where_left_is_better(tmp_path):
+    rows = [
+        {"step": 1.0, "main_test": 1.0, "aux_test": 2.0 / (1 + lam), "accuracy_test": 0.9 - lam} for lam in LAMS[:3]
+    ]
+    runs = [replace(run(lam=lam), metrics=(row,)) for lam, row in zip(LAMS, rows, strict=False)]
+    records, views = find_views(judge_by(read_objectives({"main": "accuracy_test"}, None), runs))
+    losses, accuracy = draw_fronts(group_runs(records), (), views).axes
+    assert (losses.get_title(), accuracy.get_title(), accuracy.get_xlabel()) == (
+        "test",
+        "accuracy_test",
+        "accuracy_test",
+    )
+    [front] = lines(accuracy, marker="o", linewidth=1.2)
+    texts = [accuracy.xaxis.get_major_formatter()(cost) for cost, _ in front]
+    assert texts == [f"{row['accuracy_test']:.3g}" for row in rows]
+    assert front == sorted(front)
+    assert "fronts.png" in {path.name for path in save_figures(records, tmp_path, None)}
 
 
 def test_a_single_seed_has_no_error_bars():

@@ -20,6 +20,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from gradsurgery.lab.analysis.pareto import LossRange, Point
 from gradsurgery.lab.analysis.series import (
+    SPLITS,
     SeedGroup,
     Series,
     group_alone,
@@ -32,6 +33,7 @@ from gradsurgery.lab.atomic import write_atomically
 from gradsurgery.lab.problem import Drawing
 from gradsurgery.lab.reports.axes import axis_limits, drawn_region, lam_positions, lam_ticks, range_of
 from gradsurgery.lab.reports.style import MAIN_ALONE, Look, assign_looks
+from gradsurgery.lab.reports.views import View, find_views, loss_views
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.text import number
 
@@ -54,9 +56,11 @@ def save_figures(records: Sequence[RunRecord], folder: Path, draw: "Drawing | No
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
     with paper_style():
-        groups = group_runs(records)
-        alone = [record for record in records if is_main_alone(record.spec)]
-        figures = dict(zip(STANDARD_FIGURES, (draw_fronts(groups, alone), draw_mixed_loss(groups)), strict=True))
+        shown, views = find_views(records)
+        groups = group_runs(shown)
+        alone = [record for record in shown if is_main_alone(record.spec)]
+        standard = draw_fronts(groups, alone, views), draw_mixed_loss(groups)
+        figures = dict(zip(STANDARD_FIGURES, standard, strict=True))
         finished = [record for record in records if record.status == "done" and record.metrics]
         further = draw(finished) if draw and finished else {}
         for name, figure in {**figures, **further}.items():
@@ -76,32 +80,45 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def draw_fronts(groups: Sequence[Series], alone: Sequence[RunRecord] = ()) -> Figure | None:
-    """The Pareto fronts; train left, test right. None if no run has finite final losses.
+def draw_fronts(
+    groups: Sequence[Series], alone: Sequence[RunRecord] = (), views: Sequence[View] | None = None
+) -> Figure | None:
+    """The Pareto fronts in each view, by default the losses: train left, test right. None if nothing can be shown.
 
     A large marker is the mean over seeds at one λ, with an error bar of one standard deviation; small markers are
     single runs. Means that another λ of the same method dominates are paler and not joined. The runs of main alone
-    are one black star, their mean. Faint curves are the losses during training, as in the paper.
+    are one black star, their mean. Faint curves are the losses during training, as in the paper. Left and below is
+    better: a metric to maximise decreases along its axis.
     """
-    splits = splits_with_points(groups)
-    if not splits:
+    views = loss_views(groups) if views is None else views
+    if not views:
         return None
     looks = assign_looks(groups)
     legend = list(map(_legend_line, looks.values()))
-    if any(group_alone(alone, split) for split in splits):
+    if any(group_alone(alone, view.name) for view in views):
         legend.append(Line2D([], [], **_marker(MAIN_ALONE, size=7), linestyle="", label=MAIN_ALONE.label))
-    figure, panels = _create_panels(len(splits), height=2.6, legend=legend)
-    for panel, split in zip(panels, splits, strict=True):
-        star = group_alone(alone, split)
-        region = drawn_region(groups, split, star)
+    figure, panels = _create_panels(len(views), height=2.6, legend=legend)
+    for panel, view in zip(panels, views, strict=True):
+        star = group_alone(alone, view.name)
+        region = drawn_region(groups, view.name, star)
         for group in reversed(groups):  # the first, bloop, on top
-            _draw_front(panel, group, split, looks[group.label])
+            _draw_front(panel, group, view.name, looks[group.label])
         if star:
             panel.plot(*_columns([star.mean]), **_marker(MAIN_ALONE, size=7), linestyle="", zorder=3)
         _set_scale(panel, "x", region.main)
         _set_scale(panel, "y", region.aux)
-        panel.set(title=split, xlabel="main loss", ylabel="auxiliary loss" if panel is panels[0] else "")
+        _label(panel, view, is_first=panel is panels[0])
     return figure
+
+
+def _label(panel: Axes, view: View, *, is_first: bool) -> None:
+    if view.name in SPLITS:
+        panel.set(title=view.name, xlabel="main loss", ylabel="auxiliary loss" if is_first else "")
+        return
+    panel.set(title=view.label, xlabel=view.main.title, ylabel=view.aux.title)
+    for axis, objective in ((panel.xaxis, view.main), (panel.yaxis, view.aux)):
+        if objective.maximise:  # drawn as a cost
+            axis.set_major_formatter(lambda cost, _: number(-cost))
 
 
 def _draw_front(panel: Axes, group: Series, split: str, look: Look) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gradsurgery.lab.analysis.criteria import choose_criteria
 from gradsurgery.lab.analysis.pareto import Point
-from gradsurgery.lab.analysis.series import group_runs, splits_with_points
+from gradsurgery.lab.analysis.series import Series, group_runs, splits_with_points
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.run import RunRecord
 
@@ -40,10 +40,15 @@ class View:
         return ", ".join(named) or self.name
 
 
+def loss_views(groups: Sequence[Series]) -> list[View]:
+    """The views of the losses that at least one run has a point in."""
+    return [View(split, Objective(f"main_{split}"), Objective(f"aux_{split}")) for split in splits_with_points(groups)]
+
+
 def find_views(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[View]]:
     """The views that at least one run has a point in, and the records with the costs that they show."""
     groups = group_runs(records)
-    views = [View(split, Objective(f"main_{split}"), Objective(f"aux_{split}")) for split in splits_with_points(groups)]
+    views = loss_views(groups)
     try:
         criteria = choose_criteria(records)
     except ValueError:  # the runs name different metrics, as the answer says
