@@ -25,7 +25,7 @@ says that its main loss is 25 % lower at equal aux. DB is the dynamic barrier, a
 training’s. Numbers are means over seeds, with an interval where it leaves a claim open. The tables have all intervals,
 and below each stands what would decide its claims or strengthen the evidence.
 """
-_COUNTED = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not", Verdict.UNDECIDED: "are open", None: "have not been run"}
+_COUNTED = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not", Verdict.UNDECIDED: "are open", None: "still to be run"}
 
 
 def render_markdown(by_scale: Mapping[str, Sequence[Result]], claims: Mapping[str, Claim]) -> str:

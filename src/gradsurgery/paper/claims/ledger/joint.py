@@ -117,7 +117,7 @@ CLAIMS = (
         problem="translation",
         grids=TRANSLATION,
         statistics=ahead("bloop", "mixed", "test"),
-        decides=f"{LONGER_TRANSLATION} From λ = 0.6 on, mixed overfits the small corpus: more pairs.",
+        decides=f"{LONGER_TRANSLATION} From λ = 0.6 on mixed overfits, so fronts are short: more pairs.",
     ),
     Claim(
         id="C35",
