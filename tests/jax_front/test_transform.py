@@ -112,6 +112,22 @@ def test_hyperparameters_can_be_injected_and_changed_in_the_state():
     assert_allclose(gsj.diagnostics(state)["weight_aux"], 0.25)
 
 
+# inject_hyperparams keeps numbers in the type of the parameters
+@pytest.mark.parametrize("make", [
+    lambda share: gs.bloop(lam=0.1, rho=share),
+    lambda share: gs.gradvac(beta=share),
+    lambda share: gs.pcd(tau=0.3, beta=share),
+], ids=["bloop", "gradvac", "pcd"])  # fmt: skip
+def test_a_share_in_bfloat16_averages_as_the_same_number_in_float32(make):
+    main, share = jnp.ones(2), jnp.bfloat16(0.001)
+    states = []
+    for method in (make(share), make(float(share))):
+        tx = gsj.surgery(method)
+        _, state = tx.update(main, jax.tree.map(jnp.ones_like, tx.init(main)), aux=-main)  # jit may round less
+        states.append(flat((state.averages, state.mass, state.memory)))
+    assert_allclose(*states, rtol=1e-6)
+
+
 def test_schedules_get_the_number_of_steps():
     tx = gsj.surgery(gs.mixed(lam=optax.linear_schedule(0.0, 1.0, 10)))
     state = tx.init(jnp.zeros(1))
