@@ -94,6 +94,11 @@ def refuse_wrappers() -> None:
                 "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does "
                 "not run inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
             )
+        if name == "mechanize.<locals>.update_fn":
+            raise ValueError(
+                "optax.contrib.mechanize learns its scale from main's gradients alone, so surgery does not run inside "
+                "it: use optax.chain(surgery(method), optax.contrib.mechanize(optimiser)) instead"
+            )
         if name in ("lookahead.<locals>.init_fn", "sam.<locals>.init_fn"):
             wrapper = name.partition(".")[0]
             raise ValueError(
