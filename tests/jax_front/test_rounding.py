@@ -203,7 +203,9 @@ def test_bad_types_get_one_sentence():
     ):
         make().init({"w": jnp.ones(2, jnp.complex64)})
     main = jnp.ones(3)
-    with pytest.raises(TypeError, match="must be bfloat16; got float32: it was made with another average_dtype"):
+    with pytest.raises(
+        TypeError, match="must be bfloat16; got float32: it was cast, or made with another average_dtype"
+    ):
         make().update(main, gsj.surgery(METHOD).init(main), aux=(main, main))
     with pytest.raises(TypeError, match="must be float32 or wider; got bfloat16"):
         gsj.surgery(METHOD).update(main, make().init(main), aux=(main, main))

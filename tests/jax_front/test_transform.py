@@ -353,6 +353,19 @@ def test_a_state_for_parameters_of_other_shapes_is_refused():
         tx.update(jnp.ones((2, 3)), tx.init(jnp.ones((1, 3))), aux=jnp.ones((2, 3)))
 
 
+@pytest.mark.parametrize(("method", "options"), [
+    (gs.bloop(lam=0.1), {}),
+    (gs.bloop(lam=0.1), {"average_dtype": jnp.bfloat16}),
+    (gs.pcd(tau=0.3), {}),
+], ids=["bloop", "average_dtype", "pcd"])  # fmt: skip
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_a_state_that_was_cast_to_16_bits_is_refused(method, options, half):
+    tx, main = gsj.surgery(method, **options), jnp.ones(3)
+    state = jax.tree.map(lambda leaf: leaf.astype(half) if leaf.dtype == jnp.float32 else leaf, tx.init(main))
+    with pytest.raises(TypeError, match=f"in the state must be float32 or wider; got {half}: .*was cast"):
+        tx.update(main, state, aux=main)
+
+
 def test_a_state_without_diagnostics_gets_them_in_the_next_step():
     main = jnp.ones(3)
     state = gsj.surgery(gs.bloop(lam=0.1)).init(main)
