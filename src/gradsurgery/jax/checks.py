@@ -17,7 +17,7 @@ _CALL = "update(main_grads, state, params, aux=aux_grads)"
 
 def check_average_dtype(average_dtype: Any) -> None:
     """Raise unless averages can be kept in this type."""
-    if average_dtype is not None and average_dtype != jnp.bfloat16:
+    if average_dtype not in (None, jnp.bfloat16, "bfloat16"):
         raise ValueError(f"average_dtype must be bfloat16, or None for float32 or wider; got {average_dtype!r}")
 
 
