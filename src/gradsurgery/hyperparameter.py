@@ -87,7 +87,15 @@ def resolve(value: Any, step: Scalar) -> Any:
         return tuple(resolve(item, step) for item in value)
     if isinstance(value, StepWeight):
         return value.resolve(step)
-    return value(step) if callable(value) else value
+    if not callable(value):
+        return value
+    number = value(step)
+    if number is None or isinstance(number, tuple | list):
+        raise TypeError(
+            f"a schedule must return one number; got {number!r}: for several auxiliary losses, give lam a tuple of "
+            "schedules"
+        )
+    return number
 
 
 def depends_on_gradients(lam: Any) -> bool:

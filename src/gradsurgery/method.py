@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from gradsurgery import hyperparameter
 from gradsurgery.scalar import Scalar
@@ -40,6 +40,9 @@ class Method:
     memory: ClassVar[tuple[str, ...]] = ()
     """The names of the scalars that the method keeps from step to step; they start at 0."""
 
+    rho = cast(Any, None)  # not a property, which a subclass could not replace by a field without a default
+    """The share of the new gradient in the averages; None if the method keeps none."""
+
     @property
     def name(self) -> str:
         """The name in ``METHODS``."""
@@ -49,11 +52,6 @@ class Method:
     def aux_count(self) -> int | None:
         """The number of auxiliary losses that the method takes; None for any number."""
         return 1
-
-    @property
-    def rho(self) -> Any:
-        """The share of the new gradient in the averages; None if the method keeps none."""
-        return None
 
     @property
     def averages(self) -> int:

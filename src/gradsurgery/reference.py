@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradsurgery.method import Method, Step
 from gradsurgery.plan import basis, required_products
+from gradsurgery.relative import relative
 from gradsurgery.scalar import Scalar, smallest_square
 
 Array = NDArray[np.float64]
@@ -74,7 +75,7 @@ class Reference:
             return self._step(gradients)
 
     def _step(self, gradients: list[Array]) -> Array:
-        method, aux_count = self.method.resolve(self.state.steps), len(gradients) - 1
+        method, aux_count = _in_floats(self.method.resolve(self.state.steps)), len(gradients) - 1
         averages = self.state.averages or tuple(np.zeros_like(g) for g in gradients[: method.averages])
         state = replace(self.state, steps=self.state.steps + 1, averages=averages)
         # arrays have the operators of Vector
@@ -98,3 +99,18 @@ class Reference:
             )
         self.state = state
         return direction if sound else direction + np.nan
+
+
+def _in_floats(method: Method) -> Method:
+    """The method with a float in place of each scalar array, such as one that a schedule of optax returns."""
+    values = {name: _to_float(value) for name, value in vars(method).items()}
+    changed = {name: value for name, value in values.items() if value is not getattr(method, name)}
+    return replace(method, **changed) if changed else method
+
+
+def _to_float(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_to_float, value))
+    if isinstance(value, relative):
+        return relative(_to_float(value.ratio))
+    return float(value) if getattr(value, "shape", None) == () else value

@@ -66,3 +66,9 @@ def test_a_schedule_is_evaluated_and_checked_at_every_step():
     with pytest.raises(ValueError, match="at least 0; got -1"):
         step([0.0], [1.0])
     assert sorted(set(seen)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", [gs.mixed(lam=lambda step: (0.1, 0.2)), gs.bloop(lam=0.1, rho=lambda step: None)])
+def test_a_schedule_returns_one_number(method):
+    with pytest.raises(TypeError, match=r"a schedule must return one number; got .*: .* give lam a tuple of schedules"):
+        gs.Reference(method)([1.0], [1.0])

@@ -195,6 +195,12 @@ def test_it_trains_in_a_chain_with_accumulation():
     assert_allclose(params, 0.8, atol=0.01)
 
 
+@pytest.mark.parametrize("spelling", ["bfloat16", jnp.dtype("bfloat16"), jnp.bfloat16], ids=repr)
+def test_the_type_may_be_spelled_as_in_optax(spelling):
+    (average,) = gsj.surgery(gs.bloop(lam=0.1), average_dtype=spelling).init(jnp.ones(3)).averages
+    assert average.dtype == jnp.bfloat16
+
+
 def test_bad_types_get_one_sentence():
     with pytest.raises(ValueError, match=r"must be bfloat16, or None for float32 or wider; got .*float16"):
         gsj.surgery(METHOD, average_dtype=jnp.float16)
@@ -203,7 +209,9 @@ def test_bad_types_get_one_sentence():
     ):
         make().init({"w": jnp.ones(2, jnp.complex64)})
     main = jnp.ones(3)
-    with pytest.raises(TypeError, match="must be bfloat16; got float32: it was made with another average_dtype"):
+    with pytest.raises(
+        TypeError, match="must be bfloat16; got float32: it was cast, or made with another average_dtype"
+    ):
         make().update(main, gsj.surgery(METHOD).init(main), aux=(main, main))
     with pytest.raises(TypeError, match="must be float32 or wider; got bfloat16"):
         gsj.surgery(METHOD).update(main, make().init(main), aux=(main, main))

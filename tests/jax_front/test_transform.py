@@ -112,6 +112,22 @@ def test_hyperparameters_can_be_injected_and_changed_in_the_state():
     assert_allclose(gsj.diagnostics(state)["weight_aux"], 0.25)
 
 
+# inject_hyperparams keeps numbers in the type of the parameters
+@pytest.mark.parametrize("make", [
+    lambda share: gs.bloop(lam=0.1, rho=share),
+    lambda share: gs.gradvac(beta=share),
+    lambda share: gs.pcd(tau=0.3, beta=share),
+], ids=["bloop", "gradvac", "pcd"])  # fmt: skip
+def test_a_share_in_bfloat16_averages_as_the_same_number_in_float32(make):
+    main, share = jnp.ones(2), jnp.bfloat16(0.001)
+    states = []
+    for method in (make(share), make(float(share))):
+        tx = gsj.surgery(method)
+        _, state = tx.update(main, jax.tree.map(jnp.ones_like, tx.init(main)), aux=-main)  # jit may round less
+        states.append(flat((state.averages, state.mass, state.memory)))
+    assert_allclose(*states, rtol=1e-6)
+
+
 def test_schedules_get_the_number_of_steps():
     tx = gsj.surgery(gs.mixed(lam=optax.linear_schedule(0.0, 1.0, 10)))
     state = tx.init(jnp.zeros(1))
@@ -335,6 +351,19 @@ def test_a_state_for_parameters_of_other_shapes_is_refused():
     tx = gsj.surgery(gs.bloop(lam=0.1))
     with pytest.raises(ValueError, match=r"\(2, 3\) for main, but the state has one of shape \(1, 3\)"):
         tx.update(jnp.ones((2, 3)), tx.init(jnp.ones((1, 3))), aux=jnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize(("method", "options"), [
+    (gs.bloop(lam=0.1), {}),
+    (gs.bloop(lam=0.1), {"average_dtype": jnp.bfloat16}),
+    (gs.pcd(tau=0.3), {}),
+], ids=["bloop", "average_dtype", "pcd"])  # fmt: skip
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_a_state_that_was_cast_to_16_bits_is_refused(method, options, half):
+    tx, main = gsj.surgery(method, **options), jnp.ones(3)
+    state = jax.tree.map(lambda leaf: leaf.astype(half) if leaf.dtype == jnp.float32 else leaf, tx.init(main))
+    with pytest.raises(TypeError, match=f"in the state must be float32 or wider; got {half}: .*was cast"):
+        tx.update(main, state, aux=main)
 
 
 def test_a_state_without_diagnostics_gets_them_in_the_next_step():

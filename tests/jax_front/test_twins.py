@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import gradsurgery as gs
@@ -135,3 +136,18 @@ def test_trees_of_one_element(method, aux_count):
     """There all gradients are collinear."""
     for factor in FACTORS:
         assert_as_reference_on_a_line(method, aux_count, np.array([0.7]), factor, np.zeros(1))
+
+
+@pytest.mark.parametrize("make", [
+    lambda value: gs.bloop(lam=value, rho=value),
+    lambda value: gs.bloop(lam=(value, gs.relative(value))),
+    lambda value: gs.pcd(tau=value, beta=value),
+], ids=["bloop", "two aux", "pcd"])  # fmt: skip
+def test_the_reference_runs_schedules_of_jax_in_float64(make):
+    schedule = optax.linear_schedule(0.5, 0.1, 3)
+    method = make(schedule)
+    reference, expected = gs.Reference(method), gs.Reference(make(lambda step: float(schedule(step))))
+    for gradients in history(method.aux_count, 5, steps=4):
+        direction = reference(*gradients)
+        assert direction.dtype == np.float64
+        np.testing.assert_array_equal(direction, expected(*gradients))

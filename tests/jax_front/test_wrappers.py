@@ -17,7 +17,8 @@ CHAIN = optax.chain(gsj.surgery(gs.bloop(lam=0.5)), optax.sgd(0.1))
     (optax.MultiSteps(CHAIN, 2), r"last micro-batch only.*use gradsurgery.jax.accumulate"),
     (optax.apply_if_finite(CHAIN, 5), r"not look at aux.*use optax.chain\(surgery\(method\), optax.apply_if_finite"),
     (optax.apply_if_finite(gsj.accumulate(CHAIN, 2), 5), "does not look at aux"),
-], ids=["MultiSteps", "apply_if_finite", "apply_if_finite accumulate"])  # fmt: skip
+    (optax.contrib.mechanize(CHAIN), r"from main's .*chain\(surgery\(method\), optax.contrib.mechanize"),
+], ids=["MultiSteps", "apply_if_finite", "apply_if_finite accumulate", "mechanize"])  # fmt: skip
 def test_wrappers_that_ignore_aux_are_refused_in_update(wrapper, sentence):
     state = wrapper.init(MAIN)
     with pytest.raises(ValueError, match=sentence):

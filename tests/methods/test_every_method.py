@@ -1,6 +1,6 @@
 """Properties of every method. A new method joins by being in ``METHODS``."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 
 import numpy as np
 import pytest
@@ -107,6 +107,21 @@ def test_a_method_is_a_value(name):
     assert method.name == name == repr(method).partition("(")[0]
     with pytest.raises(FrozenInstanceError):
         method.lam = 2.0
+
+
+def test_a_new_method_may_have_rho_as_a_field_without_a_default():
+    @dataclass(frozen=True)
+    class projected(gs.Method):
+        lam: float
+        rho: float
+        averages = 1
+
+        def direction(self, step):
+            return step.main + self.lam * gs.reject(step.aux[0], step.averages[0])
+
+    new, bloop = gs.Reference(projected(lam=0.5, rho=0.1)), gs.Reference(gs.bloop(lam=0.5, rho=0.1))
+    for gradients in np.random.default_rng(0).normal(size=(3, 2, 4)):
+        assert_allclose(new(*gradients), bloop(*gradients))
 
 
 def test_the_methods_of_table_1_are_in_its_order():

@@ -17,7 +17,7 @@ _CALL = "update(main_grads, state, params, aux=aux_grads)"
 
 def check_average_dtype(average_dtype: Any) -> None:
     """Raise unless averages can be kept in this type."""
-    if average_dtype is not None and average_dtype != jnp.bfloat16:
+    if average_dtype not in (None, jnp.bfloat16, "bfloat16"):
         raise ValueError(f"average_dtype must be bfloat16, or None for float32 or wider; got {average_dtype!r}")
 
 
@@ -54,15 +54,21 @@ def as_aux_tuple(main: Tree, aux: Any) -> Trees:
     return aux
 
 
-def check_state(method: Method, averages: Trees, memory: Trees, main: Tree, average_dtype: Any) -> None:
+def check_state(method: Method, state: Any, main: Tree, average_dtype: Any) -> None:
     """Raise unless the state was made for this method, this type and parameters with the structure of ``main``."""
-    expected, got = (method.averages, len(method.memory)), (len(averages), len(memory))
+    expected, got = (method.averages, len(method.memory)), (len(state.averages), len(state.memory))
     if expected != got:
         raise ValueError(
             f"the state of {method!r} must have {_describe_counts(*expected)}; got one with {_describe_counts(*got)}: "
             "it was made for another method"
         )
-    for average in averages:
+    for number in (state.mass, *state.memory):
+        if _is_narrow(number):
+            raise TypeError(
+                f"the numbers in the state must be float32 or wider; got {number.dtype}: it was cast, so restore it in "
+                "the types of tx.init(params)"
+            )
+    for average in state.averages:
         if not _same_structure(average, main):
             raise ValueError(
                 "the averages in the state must have the tree structure of main's gradients, "
@@ -74,10 +80,11 @@ def check_state(method: Method, averages: Trees, memory: Trees, main: Tree, aver
                     f"an average has the shape of its gradient, {gradient.shape} for main{jax.tree_util.keystr(path)}, "
                     f"but the state has one of shape {leaf.shape}: it was made for other parameters"
                 )
-            if (leaf.dtype == jnp.bfloat16) != (average_dtype is not None):
+            fits = leaf.dtype == jnp.bfloat16 if average_dtype else not _is_narrow(leaf)
+            if not fits:
                 raise TypeError(
                     f"the averages in the state must be {'bfloat16' if average_dtype else 'float32 or wider'}; "
-                    f"got {leaf.dtype}: it was made with another average_dtype"
+                    f"got {leaf.dtype}: it was cast, or made with another average_dtype"
                 )
 
 
@@ -93,6 +100,11 @@ def refuse_wrappers() -> None:
             raise ValueError(
                 "optax.apply_if_finite does not look at aux, where a NaN would spoil the parameters, so surgery does "
                 "not run inside it: use optax.chain(surgery(method), optax.apply_if_finite(optimiser, ...)) instead"
+            )
+        if name == "mechanize.<locals>.update_fn":
+            raise ValueError(
+                "optax.contrib.mechanize learns its scale from main's gradients alone, so surgery does not run inside "
+                "it: use optax.chain(surgery(method), optax.contrib.mechanize(optimiser)) instead"
             )
         if name in ("lookahead.<locals>.init_fn", "sam.<locals>.init_fn"):
             wrapper = name.partition(".")[0]
@@ -154,6 +166,10 @@ def _mask_like(main: Tree, tree: Tree) -> Tree:
         return jax.tree.map(lambda part, other: part if is_mask(part) else other, main, tree, is_leaf=is_mask)
     except ValueError:
         return tree
+
+
+def _is_narrow(leaf: jax.Array) -> bool:
+    return bool(jnp.finfo(leaf.dtype).bits < 32)  # type: ignore[no-untyped-call]
 
 
 def _describe_counts(averages: int, memory: int) -> str:

@@ -100,7 +100,7 @@ def surgery(
         gradients = (updates, *as_aux_tuple(updates, aux))
         aux_count = len(gradients) - 1
         method.check_aux_count(aux_count)
-        check_state(method, state.averages, state.memory, updates, average_dtype)
+        check_state(method, state, updates, average_dtype)
         names = basis(method, aux_count)
         trees = dict(zip(names, (*gradients, *state.averages), strict=True))
         pairs = required_products(method, aux_count, measure=measure)
