@@ -125,10 +125,10 @@ def plan(
 def average_weights(rho: Scalar, mass: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     """``keep``, ``take`` and the new mass of an average, from its mass before the step.
 
-    rho may be close to 0, where the rounding error of keep + take would add up over 1 / rho steps, so take is 1 - keep,
-    which is exact there, not rho / mass'.
+    rho may be close to 1, so 1 - rho is formed before a front end rounds it. It may be close to 0, where the rounding
+    error of keep + take would add up over 1 / rho steps, so take is 1 - keep, which is exact there, not rho / mass'.
     """
-    old = mass - rho * mass  # not (1 - rho) * mass: in bfloat16, 1 - 0.001 is 1
+    old = (1 - rho) * mass
     keep = ratio(old, old + rho)
     return keep, 1 - keep, old + rho
 

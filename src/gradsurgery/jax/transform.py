@@ -3,6 +3,7 @@
 A step takes two passes over memory: the inner products that the method needs, then the direction and the new averages.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -106,7 +107,7 @@ def surgery(
         pairs = required_products(method, aux_count, measure=measure)
         products = inner_products(trees, pairs, axis_names)
         step = plan(
-            method.resolve(state.steps),
+            _widen(method.resolve(state.steps)),
             names,
             dot=lambda a, b: products[a, b],
             mass=state.mass,
@@ -130,6 +131,16 @@ def surgery(
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _widen(method: Method) -> Method:
+    """The method with hyperparameters of 32 bits or more.
+
+    ``optax.inject_hyperparams`` keeps them in the type of the parameters, and in bfloat16 1 - 0.001 is 1.
+    """
+    arrays = {name: value for name, value in vars(method).items() if isinstance(value, jax.Array)}
+    wide = {name: value.astype(jnp.promote_types(value.dtype, jnp.float32)) for name, value in arrays.items()}
+    return replace(method, **wide) if wide else method
 
 
 def _diagnostic_names(method: Method, measure: bool) -> list[str]:

@@ -56,4 +56,4 @@ class gradvac(Method):
 
     def remember(self, step: Step) -> tuple[Scalar, ...]:
         (phi_average,) = step.memory
-        return (phi_average + self.beta * (cos(step.main, step.aux[0]) - phi_average),)
+        return ((1 - self.beta) * phi_average + self.beta * cos(step.main, step.aux[0]),)

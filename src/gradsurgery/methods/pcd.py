@@ -56,7 +56,7 @@ class pcd(Method):
 
     def remember(self, step: Step) -> tuple[Scalar, ...]:
         main_square, aux_square, mass = step.memory
-        old = mass - self.beta * mass
+        old = (1 - self.beta) * mass
         keep = ratio(old, old + self.beta)
         main, (aux,) = step.main, step.aux
         return (

@@ -188,7 +188,7 @@ def check_loaded(attachments: Sequence[Attachment]) -> None:
         warnings.warn(
             f"the surgery is attached to {len(loaded)} optimisers, and a state was loaded into {sum(loaded)}: load all "
             "of them, as the others keep their averages",
-            stacklevel=4,
+            stacklevel=5,
         )
     for attachment in attachments:
         attachment.loaded = False

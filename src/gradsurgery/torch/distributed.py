@@ -128,7 +128,7 @@ def find_setup(parameters: Sequence[Tensor], holder: Module | None, *, declared:
                 f"{dist.get_world_size()} processes are running, and this Surgery sees no DistributedDataParallel: "
                 "pass the wrapped model, Surgery(model, method) or Surgery(params, method, model=model); or, if each "
                 "process trains a separate model, that one as model=",
-                stacklevel=4,
+                stacklevel=5,
             )
             groups = [dist.distributed_c10d._get_default_group()]
     return Setup(outside, ddp_modules, groups, sharded, fsdp_groups)

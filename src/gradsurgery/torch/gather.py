@@ -109,7 +109,7 @@ class Gatherer:
                 f"this step adds up more micro-batches than any before it, which had at most {self._calls}: if an "
                 "earlier batch was skipped, its gradients are part of this step, because zero_grad() does not reach "
                 "what surgery.backward() has gathered: call surgery.discard() where you skip a batch",
-                stacklevel=4,
+                stacklevel=5,
             )
         return self.gradients or [[None] * len(self._parameters) for _ in range(count)]
 
