@@ -1,5 +1,7 @@
 """A store that is shared by processes and threads, some of which are killed."""
 
+import errno
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -8,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gradsurgery.lab.store import Store
+from gradsurgery.lab.store import Store, StoreError
 from tests.lab.store.example_store import KEY, SPEC, fill_store
 
 
@@ -49,7 +51,7 @@ HEAD = """
 import sys, time
 from dataclasses import replace
 from gradsurgery.lab.run import RunSpec
-from gradsurgery.lab.store import Store
+from gradsurgery.lab.store import Store, StoreError
 path, me = sys.argv[1], int(sys.argv[2])
 spec = RunSpec("lipschitz", "demo", "bloop", lam=0.1, rho=0.01, seed=0, settings={"batch": 64})
 print("ready", flush=True)
@@ -97,6 +99,28 @@ def test_a_run_is_leased_once_and_can_be_leased_again_later(store, path):
             assert third
     with other.lease(KEY) as later:
         assert later
+
+
+def test_a_lease_is_taken_when_another_process_has_just_removed_the_folder(store, monkeypatch):
+    """``mkdir`` finds the folder, which is gone when it checks that it is one."""
+    make, gone = os.mkdir, ["store.sqlite.leases"] * 2
+
+    def mkdir(path, *mode):
+        if os.path.basename(path) in gone:
+            gone.pop()
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        make(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with store.lease(KEY) as leased:
+        assert leased
+    assert not gone
+
+
+def test_a_file_in_place_of_the_folder_of_leases_is_one_sentence(store):
+    store.path.with_name("store.sqlite.leases").touch()
+    with pytest.raises(StoreError, match="a part of its path is a file"), store.lease(KEY):
+        pass
 
 
 def test_a_lease_ends_with_an_error(store):

@@ -14,15 +14,16 @@ def lease(store: Path, key: str) -> Iterator[bool]:
     path = folder / f"{key}.lock"
     lock = FileLock(path, thread_local=False)
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
             break
         except Timeout:
             if path.exists():
                 break
-        except FileNotFoundError:
-            pass
+        except (FileNotFoundError, FileExistsError):  # mkdir raises both if the folder is gone before it looks at it
+            if folder.is_file():
+                raise
         # another process has just removed the file or the empty folder: try again
     try:
         yield lock.is_locked
