@@ -1,6 +1,8 @@
 """Single runs of a problem, trained or only traced in this process."""
 
+import os
 from importlib import import_module
+from pathlib import Path
 
 import jax
 
@@ -8,6 +10,9 @@ from gradsurgery.lab.find import find_problem as problem
 from gradsurgery.lab.grid import specs
 from gradsurgery.paper.training.training import TrainingState, seed_key
 from tests.lab.sweep.recorder import Recorder
+
+DATA = Path(os.environ.get("GRADSURGERY_DATA") or Path(__file__).parents[3] / "shared" / "data")
+"""Real data, beside the repository; tests that need it skip where it is absent."""
 
 
 def make_run(name, scale="demo", *, method="bloop", lam=0.3, rho=0.1, seed=0, **settings):

@@ -1,6 +1,5 @@
 """noise, conditioning and lipschitz: numbers of the paper's analysis, and what a run records."""
 
-import os
 from itertools import islice
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from gradsurgery.lab.grid import specs
 from gradsurgery.lab.method import make_method
 from gradsurgery.lab.run import Run, RunRecord
 from gradsurgery.paper.models import mlp
-from tests.paper.runs import build, make_run, train
-
-DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
+from tests.paper.runs import DATA, build, make_run, train
 
 
 def descend(method, lam, **settings):

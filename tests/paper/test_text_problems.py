@@ -1,8 +1,6 @@
 """language, ema and translation: what they record, that they learn, and that an interrupted run resumes."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,9 +14,8 @@ from gradsurgery.lab.sweep.train import train_grid
 from gradsurgery.paper.ema import figure as ema
 from gradsurgery.paper.language import train as language
 from gradsurgery.paper.translation import train as translation
-from tests.paper.runs import Interrupter, build, make_run, trace_step
+from tests.paper.runs import DATA, Interrupter, build, make_run, trace_step
 
-DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
 
 
@@ -122,7 +119,7 @@ def test_paper_scales_have_the_sizes_of_the_paper():
     ("name", "changed"),
     [
         ("language", {"main_documents": "200"}),
-        ("translation", {"main_pairs": "2000", "vocabulary": "400", "buckets": "1"}),
+        ("translation", {"main_pairs": "2000", "vocabulary": "400", "batch": "8"}),
     ],
 )
 def test_laptop_scale_starts_on_real_data(name, changed, cache, unoptimised):

@@ -1,8 +1,5 @@
 """weights, cifar10mnist and imagenet-cifar10: what they record, that they learn, and that runs resume."""
 
-import os
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -11,9 +8,8 @@ from gradsurgery.lab.errors import UserError
 from gradsurgery.lab.find import find_problem as problem
 from gradsurgery.lab.sweep.resources import Resources
 from gradsurgery.lab.sweep.train import train_grid
-from tests.paper.runs import Interrupter, build, make_run, trace_step, train
+from tests.paper.runs import DATA, Interrupter, build, make_run, trace_step, train
 
-DATA = Path(os.environ.get("GRADSURGERY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 NAMES = ("weights", "cifar10mnist", "imagenet-cifar10")
 SMALL = {"train_images": "256", "epochs": "4", "rows_per_epoch": "1", "evaluated": "64", "blocks": "1", "width": "4"}
 
