@@ -24,7 +24,7 @@ LOSSES = ("main_train", "aux_train", "main_test", "aux_test")
     ("module", "settings"),
     [
         (language, {"steps": "40", "rows": "4", "evaluated": "2"}),
-        (translation, {"steps": "240", "rows": "4", "translated": "40", "evaluated": "2", "buckets": "1"}),
+        (translation, {"steps": "160", "rows": "4", "translated": "40", "evaluated": "2", "buckets": "1"}),
     ],
 )
 def test_a_run_learns_and_resumes_to_the_same_end(module, settings, tmp_path, monkeypatch):

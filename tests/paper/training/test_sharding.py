@@ -12,6 +12,7 @@ from tests.lab.sweep.toy import install
 from tests.paper.runs import build, make_run, train
 from tests.paper.training.regression import REFERENCE, WIDTH
 
+pytestmark = pytest.mark.usefixtures("unoptimised")  # programs for eight devices take long to compile
 DEVICES = jax.devices()
 TOLERANCE = 1e-4
 SMALL = {"rows": "2", "evaluated": "1"}
