@@ -3,12 +3,15 @@
 This holds for every order of forward and backward passes: unsynchronised gradients are never used silently.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+import gradsurgery as gs
+import gradsurgery.torch as gst
 from tests.torch_front.comparison import (
     ADVICE,
     TWO_AUX,
@@ -25,7 +28,7 @@ from tests.torch_front.tasks import (
     train_with_unequal_threads,
     train_without_naming_the_model,
 )
-from tests.torch_front.workers import WORLD, run_tasks, train
+from tests.torch_front.workers import WORLD, fork_server, run_tasks, train
 from tests.torch_front.wrappers import replicated_with_compression, replicated_with_powersgd
 
 pytestmark = [
@@ -248,3 +251,27 @@ def test_the_gradients_of_a_plain_backward_are_kept(under_ddp, position, wrapper
     for outcome in under_ddp[f"plain gradients {position}, {wrapper}"]:
         assert outcome.error is None
         torch.testing.assert_close(outcome.parameters, expected_gradients(), rtol=1e-9, atol=1e-12)
+
+
+def gradients_in_one_process(folder):
+    """The gradients of a third loss, main and aux, without DDP and with it, in a group of one process."""
+    torch.distributed.init_process_group("gloo", f"file://{folder / 'store'}", rank=0, world_size=1)
+    x, results = torch.randn(8, 6, generator=torch.Generator().manual_seed(0)), []
+    for parallel in (False, True):
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 1))
+        model = DistributedDataParallel(network, gradient_as_bucket_view=True) if parallel else network
+        surgery = gst.Surgery(network[0], gs.mixed(lam=1.0), model=model)
+        model(x).sin().mean().backward()
+        surgery.backward(lambda: model(x).square().mean(), lambda: (model(x) - 1).abs().mean())  # noqa: B023
+        surgery.apply()
+        results.append([parameter.grad.clone() for parameter in network.parameters()])
+    torch.distributed.destroy_process_group()
+    return results
+
+
+def test_one_process_under_ddp_trains_as_without(tmp_path):
+    """Its gradients are views of buckets, too, which the next backward pass overwrites."""
+    with ProcessPoolExecutor(1, mp_context=fork_server()) as process:
+        plain, parallel = process.submit(gradients_in_one_process, tmp_path).result()
+    torch.testing.assert_close(parallel, plain)

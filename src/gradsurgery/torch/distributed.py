@@ -52,7 +52,12 @@ class Setup:
     @property
     def hooked(self) -> bool:
         """Whether DDP or FSDP2 writes to parameters or gradients in hooks of the backward pass."""
-        return bool(self.replicas) or self.sharded
+        return self._by_ddp or self.sharded
+
+    @property
+    def _by_ddp(self) -> bool:
+        """Whether the parameters may belong to DDP, known or not; in a single process, too."""
+        return bool(self.ddp_modules or self.replicas)
 
     def check_passes(self) -> None:
         """Raise if DDP cannot run several backward passes in a step."""
@@ -71,11 +76,11 @@ class Setup:
 
     def detach_from_bucket(self, gradient: Tensor | None) -> Tensor | None:
         """The gradient, copied if it may be a view of a DDP bucket, which the next backward pass overwrites."""
-        return gradient.clone() if gradient is not None and self.replicas and gradient._is_view() else gradient
+        return gradient.clone() if gradient is not None and self._by_ddp and gradient._is_view() else gradient
 
     def advice(self, error: RuntimeError) -> str | None:
         """What to do about an error of DDP or FSDP2, whose own advice is for a single loss."""
-        if self.replicas and any(part in str(error) for part in DDP_ERRORS):
+        if self._by_ddp and any(part in str(error) for part in DDP_ERRORS):
             return f"DistributedDataParallel cannot follow these backward passes; {DDP_ADVICE}"
         if self.sharded and "mixed torch.Tensor and DTensor" in str(error):
             return GATHERED_ADVICE
@@ -103,7 +108,7 @@ def find_setup(parameters: Sequence[Tensor], holder: Module | None, *, declared:
     inside = {id(parameter) for parameter in parameters}
     outside = [] if holder is None else [item for item in holder.parameters() if id(item) not in inside]
     sharded = any(map(is_dtensor, parameters))
-    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+    if not dist.is_available() or not dist.is_initialized():
         return Setup(outside, sharded=sharded)
     modules = [] if holder is None else list(holder.modules())
     # Lightning runs a whole training step inside the forward pass of DDP
@@ -115,6 +120,8 @@ def find_setup(parameters: Sequence[Tensor], holder: Module | None, *, declared:
         _check_communication_hooks(module)
     _refuse_fsdp1(modules)
     fsdp_groups = [group for module in modules for group in _fsdp_groups(module)]
+    if dist.get_world_size() == 1:  # nothing to compare
+        return Setup(outside, ddp_modules, sharded=sharded, fsdp_groups=fsdp_groups)
     plain = [parameter for parameter in parameters if parameter.requires_grad and not is_dtensor(parameter)]
     groups = list(dict.fromkeys(module.process_group for module in ddp_modules))
     if plain and not ddp_modules:
