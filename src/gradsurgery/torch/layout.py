@@ -93,9 +93,8 @@ class Layout:
                 continue
             mass = self._state.mass(index)
             # a mass on a device has no value to compare without waiting, but parameters of one cohort share the tensor
-            cohort = cohort_of_mass.setdefault(
-                id(mass) if isinstance(mass, Tensor) else float(mass), len(layout.masses)
-            )
+            has_value = not isinstance(mass, Tensor) or mass.is_cpu
+            cohort = cohort_of_mass.setdefault(float(mass) if has_value else id(mass), len(layout.masses))
             if cohort == len(layout.masses):
                 layout.masses.append(mass)
             layout.cohorts[index] = cohort
