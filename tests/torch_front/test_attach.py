@@ -461,3 +461,35 @@ def test_loading_one_of_two_attached_optimisers_warns_before_the_next_step():
     with pytest.warns(UserWarning, match="attached to 2 optimisers, and a state was loaded into 1"):
         step()
     step()
+
+
+def test_a_state_with_the_parameters_in_another_order_is_refused():
+    """Though a hook that runs later may sort them: Adam's state would be right, and the surgery's not."""
+    a, b = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+
+    def attached(named):
+        surgery, optimizer = gst.Surgery([a, b], gs.bloop(lam=0.1)), torch.optim.Adam(named)
+        surgery.attach(optimizer)
+        return surgery, optimizer
+
+    surgery, optimizer = attached([("a", a), ("b", b)])
+    surgery.backward(a.sum() + 5 * b.sum(), a.sum() + b.sum())
+    surgery.apply()
+    optimizer.step()
+    with pytest.raises(ValueError, match="another order of the same names"):
+        attached([("b", b), ("a", a)])[1].load_state_dict(optimizer.state_dict())
+    attached([("a", a), ("b", b)])[1].load_state_dict(optimizer.state_dict())
+
+
+def test_attach_after_loading_is_refused_for_parameters_of_several_types():
+    """The optimiser stores the mass of a float64 parameter in the type of the parameter."""
+    a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+    surgery, optimizer = gst.Surgery([a, b], gs.bloop(lam=0.1)), torch.optim.Adam([a, b])
+    surgery.attach(optimizer)
+    surgery.backward(a.sum() + b.sum(), a.sum() - b.sum())
+    surgery.apply()
+    optimizer.step()
+    other = torch.optim.Adam([a, b])
+    other.load_state_dict(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"for parameters in torch\.float32 and torch\.float64"):
+        gst.Surgery([a, b], gs.bloop(lam=0.1)).attach(other)

@@ -89,12 +89,13 @@ class Attachment:
             state = self.optimizer.state.get(parameter, {})
             if entry := {name: value for name, value in state.items() if str(name).startswith(PREFIX)}:
                 found[id(parameter)] = entry
-        for parameter in _parameters(self.optimizer) if found else ():
-            if id(parameter) in found and compute_dtype(parameter.dtype) != parameter.dtype:
-                raise ValueError(
-                    f"attach must come before optimizer.load_state_dict for parameters in {parameter.dtype}, in which "
-                    "the optimiser stores what it loads: attach, then load again"
-                )
+        dtypes = {parameter.dtype for parameter in _parameters(self.optimizer) if id(parameter) in found}
+        if any(compute_dtype(dtype) != dtype for dtype in dtypes) or len(dtypes) > 1:
+            raise ValueError(
+                f"attach must come before optimizer.load_state_dict for parameters in "
+                f"{' and '.join(sorted(map(str, dtypes)))}, in which the optimiser stores what it loads: attach, then "
+                "load again"
+            )
         found = {key: entry for key, entry in found.items() if key in _parameter_ids(self._parts)}
         if found:
             self._load_entries(found, set(map(id, _parameters(self.optimizer))))
@@ -143,6 +144,7 @@ class Attachment:
     def _load(self, optimizer: Optimizer, saved: dict[str, Any]) -> dict[str, Any] | None:
         if _group_sizes(optimizer.param_groups) != _group_sizes(saved["param_groups"]):
             return None  # the optimiser raises
+        _check_order(optimizer.param_groups, saved["param_groups"])
         ids_by_key = dict(zip(_parameter_keys(saved["param_groups"]), map(id, _parameters(optimizer)), strict=True))
         surgery_ids = _parameter_ids(self._parts)
         entries: Entries = {}
@@ -209,6 +211,17 @@ def _parameter_keys(param_groups: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def _group_sizes(param_groups: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(group["params"]) for group in param_groups]
+
+
+def _check_order(groups: Sequence[Mapping[str, Any]], saved: Sequence[Mapping[str, Any]]) -> None:
+    """Raise if a state has the optimiser's parameters in another order, as far as both have names."""
+    for group, saved_group in zip(groups, saved, strict=True):
+        names, saved_names = group.get("param_names", []), saved_group.get("param_names", [])
+        if names != saved_names and sorted(names) == sorted(saved_names):
+            raise ValueError(
+                "the state that is loaded must have the parameters in the optimiser's order; got another order of the "
+                "same names: register a hook that sorts them before surgery.attach(optimizer)"
+            )
 
 
 def _split_by_parameter(part: Part) -> Entries:
