@@ -146,3 +146,26 @@ def test_names_need_a_module_or_named_parameters():
     surgery.gather({"w": torch.ones(2)}, {"w": torch.ones(2)})
     with pytest.raises(ValueError, match="the names of parameters of the surgery; got w"):
         gst.Surgery([weight], METHOD).gather({"w": torch.ones(2)}, {"w": torch.ones(2)})
+
+
+def test_a_name_that_several_parameters_have_is_refused():
+    layers = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    surgery = gst.Surgery([{"params": layer} for layer in layers], gs.mixed(lam=1.0))
+    gradients = {"weight": torch.ones(2, 2)}
+    with pytest.raises(ValueError, match="names that one parameter has; got weight, which several have"):
+        surgery.gather(gradients, gradients)
+
+
+def test_gradients_with_a_graph_can_be_gathered_twice():
+    weight = torch.nn.Parameter(torch.ones(2))
+    surgery = gst.Surgery([weight], gs.mixed(lam=1.0))
+    for _ in range(2):
+        surgery.gather(torch.autograd.grad(weight.square().sum(), [weight], create_graph=True), [torch.ones(2)])
+    surgery.apply()
+    assert weight.grad.tolist() == [6.0, 6.0]
+
+
+def test_inference_mode_is_refused_at_once():
+    weight = torch.nn.Parameter(torch.ones(2))
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="must be used outside"):
+        gst.Surgery([weight], gs.mixed(lam=1.0)).gather([torch.ones(2)], [torch.ones(2)])

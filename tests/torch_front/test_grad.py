@@ -143,3 +143,48 @@ def test_after_an_exception_in_backward_the_next_step_is_right(micro_batches):
     surgery.backward(*losses(weight))
     surgery.apply()
     torch.testing.assert_close(weight.grad, DIRECTION + OTHER)
+
+
+class Square(torch.autograd.Function):
+    """|w|^2 / 2, whose backward pass returns the saved parameter itself as its gradient."""
+
+    @staticmethod
+    def forward(context, weight):
+        context.save_for_backward(weight)
+        return weight.square().sum() / 2
+
+    @staticmethod
+    def backward(context, _):
+        return context.saved_tensors[0].detach()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_memory_that_autograd_hands_on_is_not_written_to(inside):
+    """Whether the parameter is part of the surgery, or a leaf outside that gets the sum."""
+    weight, other = (torch.nn.Parameter(torch.arange(1.0, 5.0)) for _ in range(2))
+    surgery = gst.Surgery([weight if inside else other], gs.mixed(lam=1.0))
+    for order in (0, 1):
+        losses = [Square.apply(weight) + other.sum(), weight.sum() + other.sum()]
+        surgery.backward(*(losses if order == 0 else reversed(losses)))
+        surgery.apply()
+        assert weight.tolist() == [1.0, 2.0, 3.0, 4.0]
+        assert weight.grad.tolist() == [2.0, 3.0, 4.0, 5.0]
+        weight.grad = other.grad = None
+
+
+@pytest.mark.parametrize("compile", [False, True])  # the argument of Surgery
+def test_a_gradient_with_the_negative_bit_counts_as_it_is(compile):  # noqa: A002
+    class Negative(torch.autograd.Function):
+        @staticmethod
+        def forward(context, weight):
+            return weight.sum()
+
+        @staticmethod
+        def backward(context, _):
+            return torch._neg_view(torch.ones(40_000))
+
+    weight = torch.nn.Parameter(torch.ones(40_000))
+    surgery = gst.Surgery([weight], gs.mixed(lam=1.0), compile=compile)
+    surgery.backward(5 * weight.sum(), Negative.apply(weight))
+    surgery.apply()
+    assert weight.grad.unique().tolist() == [4.0]

@@ -208,3 +208,12 @@ def test_only_a_method_can_be_assigned():
     surgery = gst.Surgery([Parameter(torch.ones(1))], gs.mixed(lam=1.0))
     with pytest.raises(TypeError, match=r"must be one such as gradsurgery\.bloop\(lam=0\.1\); got 0\.3"):
         surgery.method = 0.3
+
+
+def test_a_layer_of_a_group_that_is_replaced_is_not_trained_in_silence():
+    trunk, head = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)), torch.nn.Linear(3, 1)
+    surgery = gst.Surgery([{"params": trunk, "method": gs.bloop(lam=0.1)}, {"params": head}], gs.mixed(lam=0.0))
+    trunk[0] = torch.nn.Linear(3, 3)
+    output = head(trunk(torch.ones(4, 3)))
+    with pytest.raises(RuntimeError, match=r"parameters that it had not when the surgery was made: 0\.weight, 0\.bias"):
+        surgery.backward(output.square().mean(), output.sum())

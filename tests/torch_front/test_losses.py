@@ -217,5 +217,29 @@ def test_an_optimiser_that_steps_in_the_backward_pass_is_refused(set_to_none):
 
     weight.register_post_accumulate_grad_hook(step_in_backward)
     surgery = gst.Surgery([weight], gs.bloop(lam=0.1))
-    with pytest.raises(RuntimeError, match="parameters changed in the backward pass of the main loss"):
+    with pytest.raises(RuntimeError, match="must not step in a loss function or in a hook of the backward pass"):
         surgery.backward(weight[0], weight[1])
+
+
+def test_an_optimiser_that_steps_in_a_loss_function_is_refused():
+    weight = Parameter(torch.ones(2))
+    optimiser = torch.optim.SGD([weight], lr=0.1)
+
+    def main():
+        weight.sum().backward()
+        optimiser.step()
+        return weight[0]
+
+    surgery = gst.Surgery([weight], gs.bloop(lam=0.1))
+    with pytest.raises(RuntimeError, match="must not step in a loss function"):
+        surgery.backward(main, lambda: weight[1])
+    optimiser.step()
+
+
+def test_an_optimiser_of_a_head_that_steps_in_the_backward_pass_is_refused():
+    trunk, head = Parameter(torch.ones(2)), Parameter(torch.ones(2))
+    optimiser = torch.optim.SGD([head], lr=0.1)
+    head.register_post_accumulate_grad_hook(lambda parameter: optimiser.step())
+    surgery = gst.Surgery([trunk], gs.bloop(lam=0.1))
+    with pytest.raises(RuntimeError, match="parameters changed in the backward pass of the main loss"):
+        surgery.backward(lambda: (trunk * head).sum(), lambda: trunk.sum())

@@ -30,11 +30,11 @@ class Gatherer:
     Args:
         parameters: the parameters of the surgery, a live list.
         names: their names for messages, a live list.
-        module: the module whose parameters they are; None if they were not given as a module.
+        modules: those whose parameters they are, as far as they were given as modules, a live list.
     """
 
-    def __init__(self, parameters: list[Tensor], names: list[str], module: Module | None) -> None:
-        self._parameters, self._names, self._module = parameters, names, module
+    def __init__(self, parameters: list[Tensor], names: list[str], modules: list[Module]) -> None:
+        self._parameters, self._names, self._modules = parameters, names, modules
         self._checked = WeakTensorKeyDictionary()  # not ids: a later tensor may get the id of one that is gone
         self._most_calls = 0
         self.clear()
@@ -82,7 +82,7 @@ class Gatherer:
         self._keep(
             [
                 [
-                    _copy(parameter, new) if old is None else add_gradients(old, new)
+                    _copy(parameter, new) if old is None else add_gradients(old, new if new is None else new.detach())
                     for parameter, old, new in zip(self._parameters, before, after, strict=True)
                 ]
                 for before, after in zip(gathered, gradients, strict=True)
@@ -111,12 +111,12 @@ class Gatherer:
                 "what surgery.backward() has gathered: call surgery.discard() where you skip a batch",
                 stacklevel=5,
             )
+        _pending.add(self)
         return self.gradients or [[None] * len(self._parameters) for _ in range(count)]
 
     def _keep(self, gathered: list[Gradients]) -> None:
         self.gradients = gathered
         self._calls += 1
-        _pending.add(self)
 
     def _gather(
         self, name: str, loss: Loss, so_far: Gradients, later: Sequence[Tensor], setup: Setup
@@ -131,20 +131,20 @@ class Gatherer:
         leaves = [*self._parameters, *others]
         sums = [self._others[id(leaf)][1] if id(leaf) in self._others else None for leaf in others]
         users = [setup.detach_from_bucket(leaf.grad) for leaf in leaves]
-        versions = [parameter._version for parameter in self._parameters]
+        versions = [leaf._version for leaf in leaves]
         try:
             # DDP reduces what is in .grad, gradients of earlier micro-batches included; FSDP2 accumulates by itself
             for leaf, gradient in zip(leaves, [*so_far, *sums], strict=True):
                 leaf.grad = None if setup.sharded else gradient
             _run_backward(loss, graph, leaves, retain_graph, setup)
             setup.check_synchronised(name)
-            if not setup.hooked and versions != [parameter._version for parameter in self._parameters]:
+            if not setup.hooked and versions != [leaf._version for leaf in leaves]:
                 raise RuntimeError(
                     f"parameters changed in the backward pass of the {name} loss: an optimiser must step after "
                     "surgery.apply(), not in a hook of a parameter"
                 )
             gradients = self._take_gradients(name, graph)
-            taken = [setup.detach_from_bucket(leaf.grad) for leaf in others]
+            taken = [_copy_shared(leaf.grad) for leaf in others]
         finally:
             for leaf, gradient in zip(leaves, users, strict=True):
                 leaf.grad = gradient
@@ -172,8 +172,8 @@ class Gatherer:
         return [leaf for leaf in others.values() if leaf.requires_grad]
 
     def _check_others(self, leaves: Mapping[int, Tensor]) -> None:
-        """Raise if the module has got any of these leaves after the surgery was made; checks each leaf once."""
-        modules = [self._module] if leaves and self._module is not None else []
+        """Raise if a module has got any of these leaves after the surgery was made; checks each leaf once."""
+        modules = self._modules if leaves else []
         new = [name for module in modules for name, leaf in module.named_parameters() if id(leaf) in leaves]
         if new:
             raise RuntimeError(
@@ -186,12 +186,10 @@ class Gatherer:
     def _take_gradients(self, name: str, graph: "_Graph") -> Gradients:
         """``.grad`` of each parameter: dense, placed as the parameter is, and sole owner of its memory.
 
-        The direction is written into these tensors. Autograd may give several parameters the same memory, or part of a
-        larger tensor, and DDP and hooks give views of buffers that they write to again; those are copied. All in one
-        loop: in a small model every Python call counts.
+        The direction is written into these tensors, so those that share their memory are copied. All in one loop: in a
+        small model every Python call counts.
         """
         gradients: Gradients = []
-        addresses: set[int] = set()
         for parameter, label in zip(self._parameters, self._names, strict=True):
             gradient = parameter.grad
             if gradient is not None:
@@ -200,16 +198,10 @@ class Gatherer:
                         f"the gradient of the {name} loss must be dense; got {gradient.layout} for {label}: make the "
                         "embedding with sparse=False"
                     )
-                if type(gradient) is not Tensor or not gradient.is_contiguous():
-                    gradient = make_dense(place_like(parameter, gradient))
-                if type(gradient) is Tensor:
-                    memory = gradient.untyped_storage()
-                    address = memory.data_ptr()
-                    # _is_view too: a parameter that fills a bucket of DDP has the size of its memory
-                    shared = memory.nbytes() != gradient.nbytes or address in addresses or gradient._is_view()
-                    if shared or parameter._post_accumulate_grad_hooks:
-                        gradient = gradient.clone()
-                    addresses.add(address)
+                if type(gradient) is not Tensor or not gradient.is_contiguous() or gradient.is_neg():
+                    gradient = make_dense(place_like(parameter, gradient.resolve_neg()))
+                if type(gradient) is Tensor and (_shares_memory(gradient) or parameter._post_accumulate_grad_hooks):
+                    gradient = gradient.clone()
             elif parameter._post_accumulate_grad_hooks and id(parameter) in graph.leaves:
                 raise RuntimeError(
                     f"a hook has removed the gradient of the {name} loss from .grad of {label}: "
@@ -220,7 +212,7 @@ class Gatherer:
 
 
 _pending: WeakSet[Gatherer] = WeakSet()
-"""Those with gradients that were gathered but not applied."""
+"""Those between the start of ``backward`` and the end of ``apply``."""
 
 
 def _check_applied(optimizer: Optimizer, *_: Any) -> None:
@@ -228,7 +220,8 @@ def _check_applied(optimizer: Optimizer, *_: Any) -> None:
     if any(gatherer.holds(optimizer) for gatherer in list(_pending)):
         raise RuntimeError(
             "optimizer.step() was called with gradients that the surgery has gathered but not applied: call "
-            "surgery.apply() before optimizer.step(), or surgery.discard() to drop them"
+            "surgery.apply() before optimizer.step(), or surgery.discard() to drop them; an optimiser of these tensors "
+            "must not step in a loss function or in a hook of the backward pass"
         )
 
 
@@ -271,6 +264,24 @@ def _run_backward(loss: Tensor, graph: _Graph, leaves: Sequence[Tensor], retain_
     gradients = torch.autograd.grad(loss, inputs, retain_graph=retain_graph, allow_unused=True)
     for leaf, gradient in zip(inputs, gradients, strict=True):
         leaf.grad = add_gradients(leaf.grad, gradient)
+
+
+def _shares_memory(gradient: Tensor) -> bool:
+    """Whether the memory of a gradient has another owner, or is part of a larger tensor.
+
+    Autograd hands on what a backward function returns, which may be a saved tensor; it may give several parameters the
+    same memory; DDP and hooks give views of buffers that they write to again.
+    """
+    memory = gradient.untyped_storage()
+    owners = torch._C._storage_Use_Count(memory._cdata)  # two: the gradient and ``memory``
+    # _is_view too: a parameter that fills a bucket of DDP has the size of its memory
+    return owners > 2 or memory.nbytes() != gradient.nbytes or gradient._is_view()
+
+
+def _copy_shared(gradient: Tensor | None) -> Tensor | None:
+    """The gradient of a leaf outside the surgery, which later gradients are added to."""
+    is_shared = type(gradient) is Tensor and gradient.layout is torch.strided and _shares_memory(gradient)
+    return gradient.clone() if gradient is not None and is_shared else gradient
 
 
 def _copy(parameter: Tensor, gradient: Tensor | None) -> Tensor | None:

@@ -55,6 +55,11 @@ def read_gradients(name: str, given: Any, parameters: Sequence[Tensor], labels: 
             raise ValueError(
                 f"the gradients of {name} must have the names of parameters of the surgery; got {', '.join(unknown)}"
             )
+        if shared := sorted({str(key) for key in given if labels.count(key) > 1}):
+            raise ValueError(
+                f"the gradients of {name} must have names that one parameter has; got {', '.join(shared)}, which "
+                "several have: give a list in the order of the parameters"
+            )
         given = [given.get(label) for label in labels]
     if isinstance(given, Tensor) or not isinstance(given, Iterable):
         raise TypeError(

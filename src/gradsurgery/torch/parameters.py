@@ -22,6 +22,8 @@ class ParameterGroup(NamedTuple):
     parameters: list[Tensor]
     names: dict[int, str]
     """The names of the parameters that have one, by id."""
+    modules: list[Module]
+    """The modules that were given for their parameters."""
 
 
 def collect_groups(params: Any) -> list[ParameterGroup]:
@@ -32,7 +34,7 @@ def collect_groups(params: Any) -> list[ParameterGroup]:
     if isinstance(params, Module):
         params = [{"params": params}]
     _check_iterable(params)
-    shared, groups = ParameterGroup(None, [], {}), []
+    shared, groups = ParameterGroup(None, [], {}, []), []
     for item in params:
         group = read_group(item if isinstance(item, dict) else {"params": [item]})
         if group.method is None:
@@ -40,6 +42,7 @@ def collect_groups(params: Any) -> list[ParameterGroup]:
                 groups.append(shared)
             shared.parameters.extend(group.parameters)
             shared.names.update(group.names)
+            shared.modules.extend(group.modules)
         else:
             groups.append(group)
     groups = [group._replace(parameters=_unique(group.parameters)) for group in groups]
@@ -66,6 +69,7 @@ def read_group(group: Any) -> ParameterGroup:
     method, params = group.get("method"), group["params"]
     if method is not None:
         check_method(method)
+    modules = [params] if isinstance(params, Module) else []
     if isinstance(params, Module):
         params = params.named_parameters()
     elif isinstance(params, Tensor):
@@ -73,7 +77,7 @@ def read_group(group: Any) -> ParameterGroup:
     _check_iterable(params)
     pairs = [_read_parameter(item) for item in params]
     names = {id(parameter): name for name, parameter in pairs if name is not None}
-    return ParameterGroup(method, _unique([parameter for _, parameter in pairs]), names)
+    return ParameterGroup(method, _unique([parameter for _, parameter in pairs]), names, modules)
 
 
 def check_method(method: Any) -> None:

@@ -96,12 +96,13 @@ class Surgery:
         self._method = method
         self._parameters: list[Tensor] = []
         self._names: list[str] = []
+        self._modules: list[Module] = []
         self._parts: list[Part] = []
         self._shared: Part | None = None
         self._scalars = Scalars()
         for group in groups:
             self._add(group)
-        self._gatherer = Gatherer(self._parameters, self._names, params if isinstance(params, Module) else None)
+        self._gatherer = Gatherer(self._parameters, self._names, self._modules)
         self._setup: Setup | None = None
         self._attachments: list[Attachment] = []
         self._gradient_states: list[Any] = []  # of Accelerate's optimisers
@@ -171,6 +172,7 @@ class Surgery:
         part.add(group.parameters, labels, start)
         self._names += labels
         self._parameters += group.parameters
+        self._modules += group.modules
         self._scalars.follow((parameter.device, parameter.dtype) for parameter in self._trainable())
 
     def _trainable(self) -> list[Tensor]:
@@ -234,6 +236,8 @@ class Surgery:
 
     def _start(self, aux_count: int) -> tuple[Sequence[str], Setup]:
         """The names of the losses, and how processes share the parameters; raises unless every method fits."""
+        if torch.is_inference_mode_enabled():
+            raise RuntimeError("a Surgery must be used outside torch.inference_mode()")
         for part in self._parts:
             part.check(aux_count)
         check_loaded(self._attachments)
