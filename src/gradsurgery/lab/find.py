@@ -92,7 +92,7 @@ def _load_file(path: Path) -> ModuleType:
     """Import a file as Python runs a script: with its folder on the path, so that it can import its neighbours."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
-    name = path.stem
+    name = path.stem.replace(".", "_")  # a dot would make it a module of a package
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
         return loaded

@@ -93,7 +93,7 @@ def specs(
     """
     scale = problem.default_scale if scale is None else scale
     defaults = problem.scale(scale)
-    names = list(dict.fromkeys(map(find_method, defaults.methods if methods is None else methods)))
+    names = _find_methods(defaults.methods if methods is None else methods)
     all_lams = _combine(problem, parse_lam_lists(defaults.lams if lams is None else lams), without_last=main_alone)
     all_taus = (START_TAUS if adaptive else TAUS) if taus is None else parse_numbers(taus)
     all_seeds = _check_seeds(parse_seeds(defaults.seeds if seeds is None else seeds))
@@ -139,6 +139,17 @@ def specs(
             for seed in all_seeds
         ]
     return list({run.key: run for run in runs}.values())
+
+
+def _find_methods(methods: Sequence[str | type[Method]]) -> list[str]:
+    """The names of the methods, each once; raises if two methods have the same."""
+    found: dict[str, type[Method] | None] = {}
+    for method in methods:
+        name = find_method(method)
+        known = known_methods().get(name)
+        if found.setdefault(name, known) is not known:
+            raise UserError(f"the methods of a sweep must have different names; got two that are called {name}")
+    return list(found)
 
 
 def _combine(problem: Problem, lists: Sequence[Sequence[Weight]], *, without_last: bool) -> Sequence[Lam]:

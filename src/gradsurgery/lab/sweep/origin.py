@@ -1,7 +1,7 @@
 """Where the code of a run comes from, and what becomes of stored runs of older code."""
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -19,37 +19,36 @@ Origins: TypeAlias = Mapping[str, Mapping[str, Setting]]
 """By method: what is recorded about the code of its runs."""
 
 
-def find_origins(problem: Problem, runs: Sequence[RunSpec]) -> Origins:
+def find_origins(problem: Problem, methods: Iterable[str]) -> Origins:
     """The file, its commit and the fingerprint of the code, or the version of an installed package."""
     train = plain_function(problem.train)
     where = _version(train.__module__) if is_installed(train) else _place(source_file(train))
-    methods = {run.method: known_methods()[run.method] for run in runs}
-    codes = {name: fingerprint(train, method) for name, method in methods.items()}
+    codes = {name: fingerprint(problem.train, known_methods()[name]) for name in methods}
     return {name: {**where, **({"code": code} if code else {})} for name, code in codes.items()}
 
 
-def settle_older_code(
-    problem: Problem, runs: Sequence[RunSpec], store: Store, origins: Origins, *, again: bool, keep: bool
-) -> None:
+def settle_older_code(problem: Problem, runs: Sequence[RunSpec], store: Store, *, again: bool, keep: bool) -> None:
     """Drop stored runs of older code that have not ended; raise if some have, without ``again`` or ``keep``.
 
-    Runs without a fingerprint, and those of methods that this sweep does not train, are left alone. ``again`` drops
-    runs that have ended, too; ``keep`` mixes them with these.
+    So that a report never compares two codes, this covers methods that the sweep does not train, unless they are not
+    known here; runs without a fingerprint are left alone. ``again`` drops runs that have ended, too; ``keep`` mixes
+    them with these.
     """
     if again and keep:
         raise UserError("older runs are either trained again or kept: give --again or --keep")
     sweeps = {(run.scale, tuple(run.settings.items())): run for run in runs}.values()
     stored = [each for run in sweeps for each in store.select(problem.name, run.scale, None, run.settings)]
+    now = find_origins(problem, {record.spec.method for record in stored} & known_methods().keys())
     older = [
         record
         for record in stored
-        if record.info.get("code") and record.info["code"] != origins.get(record.spec.method, record.info).get("code")
+        if record.info.get("code") and record.info["code"] != now.get(record.spec.method, record.info).get("code")
     ]
     ended = [record for record in older if record.status not in ("running", "failed")]
     if ended and not again and not keep:
-        now = next(iter(origins.values())).get("file", "the notebook")
-        before = ended[0].info.get("file", now)
-        why = f"{now} has changed since" if before == now else f"they come from {before}, and this is {now}"
+        file = next(iter(now.values())).get("file", "the notebook")
+        before = ended[0].info.get("file", file)
+        why = f"{file} has changed since" if before == file else f"they come from {before}, and this is {file}"
         stored_runs, verb = ("1 stored run", "was") if len(ended) == 1 else (f"{len(ended)} stored runs", "were")
         raise UserError(
             f"{stored_runs} of {problem.name} {verb} trained by other code ({why}): --again drops older runs and "

@@ -59,8 +59,8 @@ def train_grid(
         _remove_after_mistake(folder),
         resources.open() as (cores, training),
     ):
-        origins = find_origins(problem, runs)
-        settle_older_code(problem, runs, store, origins, again=again, keep=keep)
+        origins = find_origins(problem, {run.method for run in runs})
+        settle_older_code(problem, runs, store, again=again, keep=keep)
         stored = store.select(problem.name, status=None) if allowance else []
         stopping = Stopping(allowance, stored, problem.objectives.get("main")) if allowance else None
         leases = Leases(store, folder, origins, stopping)
