@@ -6,7 +6,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from gradsurgery.lab.analysis.interval import interval_of, seeds_needed, student_t
+from gradsurgery.lab.analysis.interval import growth, interval_of, seeds_needed, student_t
 
 
 def test_student_t_is_scipys():
@@ -40,3 +40,10 @@ def test_as_many_seeds_as_needed_and_not_one_fewer(values):
 def test_no_number_of_seeds_tells_equal_methods_apart():
     assert seeds_needed([0.0, 0.0]) is None
     assert seeds_needed([-1.0, 1.0]) is None
+
+
+def test_numbers_whose_sum_or_square_is_too_large_for_a_float():
+    assert interval_of([1.5e308] * 3).mean == pytest.approx(1.5e308)
+    wide = interval_of([1e160, 1.0, 2.0])
+    assert wide.high - wide.mean == pytest.approx(4.302653 * 1e160 / 3)
+    assert (growth(0.0), growth(1e4), growth(-1e4)) == (0.0, math.inf, -1.0)

@@ -7,6 +7,7 @@ import pytest
 
 import gradsurgery as gs
 from gradsurgery.lab import recommend
+from gradsurgery.lab.analysis import compare_methods
 from tests.lab.analysis.synthetic_runs import ending
 
 
@@ -229,3 +230,22 @@ def test_main_alone_by_itself_has_nothing_to_recommend():
 def test_the_allowance_is_a_number_from_0(allow):
     with pytest.raises(ValueError, match="allowance for main must be a number of at least 0; got"):
         recommend(grid(POINTS), allow=allow)
+
+
+def test_a_lam_that_diverged_in_training_is_not_recommended():
+    """Its last held-out losses, from before, are finite."""
+
+    def late(lam, aux, last):
+        rows = ({"step": 5.0, "main_test": 1.0, "aux_test": aux}, {"step": 6.0, "main_train": last, "aux_train": last})
+        return replace(ending("mixed", lam, 1.0, aux), metrics=rows)
+
+    records = [late(0.0, 9.0, 1.0), late(0.1, 8.0, 1.0), late(0.5, 6.0, math.nan)]
+    assert recommend(records)[0].lam == 0.1
+
+
+def test_losses_too_large_to_compare_are_no_error():
+    seeds = [1.1, 1e60]
+    records = [ending("mixed", 0.0, 1.0, 1.0, seed) for seed in (0, 1)]
+    records += [ending("mixed", 0.1, main, 0.5, seed) for seed, main in enumerate(seeds)]
+    assert recommend(records)[0].lam is None
+    assert compare_methods([*records, *(ending("bloop", 0.1, 1e300, 1e300, seed) for seed in (0, 1))], "train").methods

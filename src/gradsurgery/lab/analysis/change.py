@@ -9,10 +9,17 @@ Values that are not all positive are compared by their difference: mean (value -
 
 import math
 import operator
-import statistics
 from dataclasses import dataclass
 
-from gradsurgery.lab.analysis.interval import CONFIDENCE, BySeed, Interval, interval_of, seeds_needed
+from gradsurgery.lab.analysis.interval import (
+    CONFIDENCE,
+    BySeed,
+    Interval,
+    growth,
+    interval_of,
+    mean_of,
+    seeds_needed,
+)
 from gradsurgery.lab.objective import Objective
 from gradsurgery.lab.text import number
 
@@ -52,7 +59,7 @@ class Change:
         The interval of a single seed is infinite.
         """
         if self.is_ratio:
-            return interval_of(self._changes, confidence).map(math.expm1)
+            return interval_of(self._changes, confidence).map(growth)
         unit = self._unit
         return self.difference(confidence).map(lambda value: value / unit if unit else math.nan)
 
@@ -96,12 +103,12 @@ class Change:
             return self.difference().describe(_signed)
         if self.is_ratio:
             return self.fraction().describe(_one_decimal, percent=True)
-        before = statistics.fmean(self.reference.values())
+        before = mean_of(list(self.reference.values()))
         return f"{number(before)} → {self.difference().map(lambda value: before + value).describe()}"
 
     @property
     def _unit(self) -> float:
-        return abs(statistics.fmean(self.reference.values()))
+        return abs(mean_of(list(self.reference.values())))
 
     @property
     def _differences(self) -> list[float]:

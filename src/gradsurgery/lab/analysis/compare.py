@@ -10,7 +10,6 @@ numbers per seed compare the methods there:
 Both depend on the two methods only, so a third one on the same page changes neither.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gradsurgery.lab.analysis.interval import Estimate
+from gradsurgery.lab.analysis.interval import Estimate, growth
 from gradsurgery.lab.analysis.pareto import LossRange, Point, Region, are_dominated, front
 from gradsurgery.lab.analysis.series import final_points, group_runs
 from gradsurgery.lab.run import RunRecord
@@ -151,7 +150,7 @@ def _main_at_equal_aux(points: Sequence[Point], rivals: Sequence[Point]) -> floa
     if low >= high:
         return None
     levels = np.linspace(low, high, LEVELS)
-    return math.expm1(float(np.mean(_log_main(points, levels) - _log_main(rivals, levels))))
+    return growth(float(np.mean(_log_main(points, levels) - _log_main(rivals, levels))))
 
 
 def _log_main(points: Sequence[Point], levels: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gradsurgery.lab.analysis.outcomes import has_diverged
 from gradsurgery.lab.analysis.series import Values, final_values
 from gradsurgery.lab.analysis.variant import variant_of
 from gradsurgery.lab.objective import ROLES, Objective, recorded_objectives
@@ -44,8 +45,10 @@ class Criteria:
         return any(all(objective.metric in row for objective in self.objectives) for row in record.metrics)
 
     def end(self, record: RunRecord) -> Values | None:
-        """All metrics at the end of a run; None if the run did not finish or they are not finite."""
-        return final_values(record, *(objective.metric for objective in self.objectives))
+        """All metrics at the end of a run; None if the run did not finish, or diverged, or they are not finite."""
+        return (
+            None if has_diverged(record) else final_values(record, *(objective.metric for objective in self.objectives))
+        )
 
 
 def choose_criteria(records: Sequence[RunRecord]) -> Criteria:

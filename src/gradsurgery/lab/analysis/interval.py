@@ -52,9 +52,8 @@ def interval_of(values: Iterable[float], confidence: float = CONFIDENCE) -> Inte
     """The interval of the mean of one value per seed; infinite for fewer than two values, or if any is not finite."""
     values = list(values)
     if len(values) < 2 or not all(map(math.isfinite, values)):
-        mean = sum(values) / len(values) if values else math.nan  # fmean raises for both infinities
-        return Interval(mean, -math.inf, math.inf, len(values))
-    mean = statistics.fmean(values)
+        return Interval(sum(values) / len(values) if values else math.nan, -math.inf, math.inf, len(values))
+    mean = mean_of(values)
     reach = student_t(len(values) - 1, confidence) * _deviation(values, mean) / math.sqrt(len(values))
     return Interval(mean, mean - reach, mean + reach, len(values))
 
@@ -67,7 +66,7 @@ def seeds_needed(values: Iterable[float], confidence: float = CONFIDENCE) -> int
         4
     """
     values = list(values)
-    mean = statistics.fmean(values)
+    mean = mean_of(values)
     deviation = _deviation(values, mean)
     for seeds in range(2, MAX_SEEDS + 1):
         if student_t(seeds - 1, confidence) * deviation < abs(mean) * math.sqrt(seeds):
@@ -76,8 +75,24 @@ def seeds_needed(values: Iterable[float], confidence: float = CONFIDENCE) -> int
 
 
 def _deviation(values: Sequence[float], mean: float) -> float:
-    """The standard deviation of at least two values. ``statistics.stdev`` computes with fractions, many times slower."""
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    """The standard deviation of at least two values; ``statistics.stdev``, which uses fractions, takes much longer."""
+    return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean of finite numbers, also where their sum is too large for a float: a loss may have diverged."""
+    try:
+        return statistics.fmean(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
+
+
+def growth(logarithm: float) -> float:
+    """exp(logarithm) - 1; infinite where that is too large for a float."""
+    try:
+        return math.expm1(logarithm)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True)

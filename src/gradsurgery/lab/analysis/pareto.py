@@ -8,10 +8,11 @@ reference point that is the same for all methods:
 """
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from gradsurgery.lab.analysis.interval import mean_of
 
 Point: TypeAlias = tuple[float, float]
 """The main and the auxiliary loss of a model."""
@@ -22,7 +23,7 @@ _ROUNDING = 1e-6  # float32 losses that differ by less are equal
 def mean_point(points: Iterable[Point]) -> Point:
     """The mean of each loss over at least one point."""
     main, aux = zip(*points, strict=True)
-    return statistics.fmean(main), statistics.fmean(aux)
+    return mean_of(main), mean_of(aux)
 
 
 def front(points: Iterable[Point]) -> list[Point]:
