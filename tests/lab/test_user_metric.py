@@ -87,3 +87,22 @@ def test_two_metrics_for_main_are_a_sentence(capsys):
     for second in ("--maximise", "--minimise"):
         assert main(["recommend", "lipschitz", "--maximise", "main=a", second, "main=b"]) == 2
         assert "must have one metric" in capsys.readouterr().err
+
+
+def test_an_adaptive_grid_follows_the_metrics_that_the_runs_are_judged_by(tmp_path):
+    @lab.problem(main="m", aux="a", maximise={"main": "accuracy"}, minimise={"aux": "size"}, methods=["mixed"])
+    def named(run):
+        lam = run.lam.ratio if run.lam else 0.0
+        yield {"step": 1, "accuracy": 0.9 - 0.05 * lam, "size": 1 / (0.1 + lam)}
+
+    records = lab.sweep(named, folder=tmp_path, lams="relative:auto:7", workers=0, quiet=True)
+    assert len(records) == 1 + 7
+
+
+def test_a_metric_without_the_other_loss_draws_no_empty_chart(tmp_path):
+    @lab.problem(main="m", aux="a", maximise={"main": "accuracy"}, methods=["mixed"], lams=[0.1, 1.0])
+    def named(run):
+        yield {"step": 1, "accuracy": 0.9 - 0.01 * run.lam, "aux_test": 1 / (1 + run.lam)}
+
+    records = lab.sweep(named, folder=tmp_path, workers=0, quiet=True)
+    assert lab.report(records, tmp_path / "report").is_file()

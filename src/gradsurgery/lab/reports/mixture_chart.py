@@ -26,8 +26,6 @@ def mixture_chart(
 
     A trace is the mean over seeds; the band of one standard deviation is drawn for the last split.
     """
-    if len(positions) < 2:
-        return None
     places = list(positions.values())
     lines = [
         _Line(looks[group.label], split, by_lam, positions, solid=split == splits[-1])
@@ -35,6 +33,8 @@ def mixture_chart(
         for split in splits
         if (by_lam := group.by_lam(split))
     ]
+    if len(positions) < 2 or not lines:
+        return None
     return {
         "traces": [trace for line in lines for trace in line.traces()],
         "frames": [_frame(lines, t) for t in MIXTURES],

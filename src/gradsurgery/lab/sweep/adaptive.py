@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from gradsurgery.lab.analysis.criteria import choose_criteria
 from gradsurgery.lab.analysis.pareto import LossRange, Point, mean_point
 from gradsurgery.lab.analysis.series import final_point, is_main_alone
 from gradsurgery.lab.analysis.variant import Variant, variant_of
 from gradsurgery.lab.lam import has_weight, lam_number, with_number
+from gradsurgery.lab.objective import recorded_objectives
 from gradsurgery.lab.run import RunRecord, RunSpec
 
 STRIDE = 10.0
@@ -62,7 +64,7 @@ def _next_runs(
     reach: Mapping[str, tuple[float, float]],
 ) -> list[RunSpec]:
     """One more λ, with all seeds, for each method and ρ that has fewer than ``max_lams`` and a gap to fill."""
-    ends = {record.spec.key: final_point(record, "train") or final_point(record, "test") for record in records}
+    ends = {record.spec.key: end for record, end in zip(records, _ends(records), strict=True)}
 
     def mean_end(runs: Sequence[RunSpec]) -> Point | None:
         """The mean over seeds; None without runs, or if any is missing, diverged or failed."""
@@ -82,6 +84,17 @@ def _next_runs(
         if number is not None:
             next_runs += [replace(run, lam=with_number(run.lam, number)) for run in all_seeds if run.lam]
     return next_runs
+
+
+def _ends(records: Sequence[RunRecord]) -> Iterator[Point | None]:
+    """How runs ended: the costs of the metrics that they name, or else their losses."""
+    if recorded_objectives(records):
+        criteria = choose_criteria(records)
+        for record in records:
+            values = criteria.end(record)
+            yield (criteria.main.sign * values[0], criteria.aux.sign * values[1]) if values else None
+    else:
+        yield from (final_point(record, "train") or final_point(record, "test") for record in records)
 
 
 def next_lam(points: Mapping[float, Point | None], reach: tuple[float, float] = (0.0, math.inf)) -> float | None:
