@@ -64,7 +64,7 @@ def test_text_with_a_comma_is_one_value_and_a_name_given_twice_is_two(folder, ca
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("rate=5", "no run of rates with rate = 5 is stored"),
+        ("rate=5", "no run of rates with rate = 5.0 is stored"),
         ("rat=5", "there is no setting 'rat' of rates: did you mean rate?"),
     ],
 )

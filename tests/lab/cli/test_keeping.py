@@ -210,3 +210,21 @@ def test_the_results_in_a_read_only_folder_can_be_read(call, tmp_path, read_only
     assert [item.name for item in (tmp_path / "theirs").iterdir()] == ["store.sqlite"]
     code, _, err = call("delete mine --yes --folder theirs")
     assert (code, "no permission to write the store" in err) == (1, True)
+
+
+def test_delete_takes_lams_as_they_are_shown(call):
+    record("runs", 0.1389495494373138, 0.1, 1234.5)
+    assert call("delete mine --yes --lams 0.1391")[0] == 2
+    assert call("delete mine --yes --lams relative:0.139")[0] == 2
+    assert call("delete mine --yes --lams 0.139")[0] == 0
+    assert {lam for _, lam, _ in stored()} == {0.1, 1234.5}
+    assert call("delete mine --yes --lams 1234")[0] == 0
+    assert {lam for _, lam, _ in stored()} == {0.1}
+
+
+def test_delete_takes_taus_as_they_are_shown(call):
+    with lab.Store("runs").run(problem="mine", method=gs.pcd(tau=1 / 3)) as run:
+        run.log(step=0, main_train=1.0, aux_train=1.0)
+    assert call("delete mine --yes --lams 0.333")[0] == 2
+    assert call("delete mine --yes --taus 0.333")[0] == 0
+    assert stored() == []

@@ -115,10 +115,12 @@ def test_merging_runs_of_different_code_names_the_problem(tmp_path):
     assert merge_store(tmp_path / "ours", tmp_path / "theirs").mixed == ("mine",)
 
 
-def test_merging_into_a_new_folder_copies_a_store(tmp_path):
+@pytest.mark.parametrize("name", ["new", "merged.2024"])
+def test_merging_into_a_new_folder_copies_a_store(tmp_path, name):
     fill(tmp_path / "old", MINE)
-    assert merge_store(tmp_path / "new", tmp_path / "old").added == 1
-    assert repr(records_of(tmp_path / "new")) == repr(records_of(tmp_path / "old"))
+    assert merge_store(tmp_path / name, tmp_path / "old").added == 1
+    assert (tmp_path / name / "store.sqlite").is_file()
+    assert repr(records_of(tmp_path / name)) == repr(records_of(tmp_path / "old"))
 
 
 def test_a_store_is_not_merged_into_itself_or_from_nowhere(tmp_path):
@@ -129,3 +131,11 @@ def test_a_store_is_not_merged_into_itself_or_from_nowhere(tmp_path):
     with pytest.raises(UserError, match="there is no store in"):
         merge_store(tmp_path, tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_problem_is_not_renamed_to_nothing(tmp_path, name):
+    fill(tmp_path, MINE)
+    with pytest.raises(UserError, match="must not be empty; got"):
+        rename_problem(tmp_path, list(records_of(tmp_path).values()), name)
+    assert list(records_of(tmp_path)) == [MINE.key]

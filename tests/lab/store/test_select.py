@@ -132,3 +132,36 @@ def test_a_reference_whose_problem_is_not_stored_is_imported(tmp_path):
         select_runs(tmp_path, f"{tmp_path / 'other.py'}:mine")
     with pytest.raises(UserError, match="did you mean mine"):
         select_runs(tmp_path, "mime")
+
+
+def test_a_sweep_with_chosen_settings_is_not_the_default_one(tmp_path):
+    record(tmp_path, rate=0.1)
+    (default,) = select_sweeps(tmp_path, "mine")
+    record(tmp_path, rate=0.3)
+    (chosen,) = select_sweeps(tmp_path, "mine", settings={"rate": "0.3"})
+    assert (default.title, chosen.title) == ("mine, default", "mine, default, rate = 0.3")
+    assert default.folder_name != chosen.folder_name
+
+
+def test_a_value_that_no_run_has_is_named(tmp_path):
+    for rate in (0.1, 0.3):
+        record(tmp_path, rate=rate)
+    assert len(select_sweeps(tmp_path, "mine", settings={"rate": "0.1,0.3"})[0].records) == 2
+    for values, missing in (("0.1,0.33", "0.33"), ("0.1,0.2,x", "0.1,0.2,x"), ([0.2, 0.1, 0.4], "0.2 and 0.4")):
+        with pytest.raises(UserError, match=f"no run of mine with rate = {missing} is stored"):
+            select_sweeps(tmp_path, "mine", settings={"rate": values})
+
+
+def test_main_alone_without_a_setting_is_compared_with_the_runs_that_have_it(tmp_path):
+    with lab.Store(tmp_path) as store:
+        for method, settings in ((gs.mixed(lam=0.0), {}), (gs.gradvac(beta=0.5), {"beta": 0.5})):
+            with store.run(problem="mine", method=method, settings=settings) as run:
+                run.log(step=0, main_train=1.0, aux_train=1.0)
+        with store.run(problem="mine", scale="small", method=gs.mixed(lam=0.0)) as run:
+            run.log(step=0, main_train=1.0, aux_train=1.0)
+    (sweep,) = select_sweeps(tmp_path, "mine", settings={"beta": "0.5"})
+    assert sorted(record.spec.method for record in sweep.records) == ["gradvac", "mixed"]
+    assert sweep.title == "mine, default, beta = 0.5"
+    assert main(["recommend", "mine", "--set", "beta=0.5", "--folder", str(tmp_path)]) == 0
+    with pytest.raises(UserError, match=r"no run of mine with beta = 0\.7 is stored"):
+        select_sweeps(tmp_path, "mine", settings={"beta": "0.7"})

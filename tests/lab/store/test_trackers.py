@@ -134,3 +134,42 @@ def test_the_command_line_writes_a_study(tmp_path, capsys):
     assert main(["export", SPEC.problem, str(path), "--optuna", "--folder", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"3 runs written to {path}\n"
     assert optuna.get_all_study_names(f"sqlite:///{path}") == ["mine/λ, demo"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of SQLAlchemy
+@pytest.mark.parametrize(
+    ("name", "export"), [("optuna", export_optuna), pytest.param("mlflow", export_mlflow, marks=pytest.mark.slow)]
+)
+def test_a_database_is_written_where_asked(tmp_path, name, export):
+    pytest.importorskip(name)
+    path = tmp_path / "a b?c#d%20e" / "out.db"
+    export(RECORDS[:1], path)
+    assert path.read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("name", ["mlflow", "optuna"])
+def test_a_file_that_is_no_database_is_left_alone(tmp_path, capsys, name):
+    pytest.importorskip(name)
+    with Store(tmp_path) as store:
+        store.edit(add=RECORDS)
+    path = tmp_path / "notes.txt"
+    path.write_text("notes" * 100)
+    assert main(["export", SPEC.problem, str(path), f"--{name}", "--folder", str(tmp_path)]) == 2
+    assert f"to write to; got {path}: file is not a database\n" in capsys.readouterr().err
+    assert path.read_text() == "notes" * 100
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of SQLAlchemy
+def test_mlflow_keeps_names_apart_that_differ_in_other_characters(tmp_path):
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    spec = replace(SPEC, settings={"a(b": 1, "a[b": 2, "a_b": 3, "c(d": 4})
+    export_mlflow([RunRecord(spec, "done", {}, ({"step": 0, "μ": 1.0, "λ": 2.0},))], tmp_path / "mlflow.db")
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("mine/λ, demo").experiment_id])
+    settings = {name: value for name, value in run.data.params.items() if name.startswith("settings.")}
+    assert sorted(settings.values()) == ["1", "2", "3", "4"]
+    assert (settings["settings.a_b"], settings["settings.c_d"]) == ("3", "4")
+    assert sorted(run.data.metrics.values()) == [1.0, 2.0]

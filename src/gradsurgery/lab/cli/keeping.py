@@ -10,13 +10,13 @@ from rich.text import Text
 
 from gradsurgery.lab.cli.arguments import split_names
 from gradsurgery.lab.errors import UserError
-from gradsurgery.lab.lam import Lam, Tau, Weight, split_lam
+from gradsurgery.lab.lam import Lam, Tau, Weight, lam_name, lam_number, split_lam
 from gradsurgery.lab.notation import parse_lam_lists, parse_numbers, parse_seeds
 from gradsurgery.lab.run import RunRecord
 from gradsurgery.lab.store.edit import delete_runs, merge_store, rename_problem
 from gradsurgery.lab.store.select import select_runs
 from gradsurgery.lab.store.status import read_status
-from gradsurgery.lab.text import count, describe_runs, duration
+from gradsurgery.lab.text import count, describe_runs, duration, number
 
 _COUNTS = ("done", "running", "waiting", "interrupted", "failed", "stopped")
 
@@ -89,7 +89,7 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
         record
         for record in records
         if (methods is None or record.spec.method in methods)
-        and (not (options.lams or options.taus) or record.spec.lam in taus or _has_lams(record.spec.lam, lams))
+        and (not (options.lams or options.taus) or any(_has_lams(record.spec.lam, lists) for lists in ([taus], lams)))
         and (seeds is None or record.spec.seed in seeds)
     ]
     if not chosen:
@@ -98,9 +98,17 @@ def _select(options: argparse.Namespace) -> list[RunRecord]:
     return chosen
 
 
-def _has_lams(lam: Lam | None, lists: Sequence[Sequence[Weight]]) -> bool:
+def _has_lams(lam: Lam | None, lists: Sequence[Sequence[Weight | Tau]]) -> bool:
     """True if each λ is in the list of its place; λ beyond the last list may be anything."""
-    return lam is not None and all(each in lams for each, lams in zip(split_lam(lam), lists, strict=False))
+    return lam is not None and all(
+        any(_is_lam(each, given) for given in lams) for each, lams in zip(split_lam(lam), lists, strict=False)
+    )
+
+
+def _is_lam(lam: Weight | Tau, given: Weight | Tau) -> bool:
+    """True if λ is the given one, or is shown as it: with three digits."""
+    is_shown = lam_name(lam) == lam_name(given) and number(lam_number(lam)) == number(lam_number(given), digits=15)
+    return lam == given or is_shown
 
 
 def _confirm(question: str) -> bool:

@@ -34,6 +34,8 @@ def delete_runs(folder: Path, records: Sequence[RunRecord]) -> None:
 
 def rename_problem(folder: Path, records: Sequence[RunRecord], name: str) -> None:
     """Give these runs, all of one problem, another problem's name. Interrupted runs keep their checkpoints."""
+    if not name.strip():
+        raise UserError(f"the name of a problem must not be empty; got {name!r}")
     renamed = [replace(record, spec=replace(record.spec, problem=name)) for record in records]
     if name in installed_problems():
         for record in renamed:
@@ -77,7 +79,7 @@ def merge_store(folder: Path, source: Path) -> Merged:
             raise UserError(f"a store cannot be merged into itself; got {source}")
         records = other.select(status=None)
     ended = [record for record in records if record.status in ENDED]
-    with Store(folder) as store:
+    with Store(folder / "store.sqlite") as store:
         stored = {record.spec.key: record for record in store.select(status=None)}
         new = [record for record in ended if record.spec.key not in stored]
         in_both = [(record, stored[record.spec.key]) for record in ended if record.spec.key in stored]

@@ -6,9 +6,11 @@ A sweep over a setting, such as the learning rate, has several values of it.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gradsurgery.lab.analysis.series import is_main_alone
 from gradsurgery.lab.atomic import file_name
 from gradsurgery.lab.errors import UserError, unknown
 from gradsurgery.lab.find import find_installed, find_problem, installed_problems, is_reference
@@ -39,8 +41,8 @@ class StoredSweep:
         """The problem, the scale, and the settings that are not those of the scale."""
         spec, defaults = self.records[0].spec, self.default_settings or {}
         parts = [spec.problem, spec.scale]
-        for name in spec.settings:
-            values = {repr(settings.get(name)): settings.get(name) for settings in self.settings}
+        for name in dict.fromkeys(name for settings in self.settings for name in settings):
+            values = {repr(settings[name]): settings[name] for settings in self.settings if name in settings}
             if values.keys() != {repr(defaults.get(name))}:
                 parts.append(f"{name} = {' and '.join(map(str, values.values()))}")
         return ", ".join(parts)
@@ -69,7 +71,7 @@ def stored_sweep(folder: Path, problem: Problem, trained: Sequence[RunRecord]) -
     """All stored runs of a problem with the scale and the settings of these."""
     scale = trained[0].spec.scale
     texts = {settings_text(record.spec.settings) for record in trained}
-    with Store(folder) as store:
+    with Store(folder / "store.sqlite") as store:
         stored = store.select(trained[0].spec.problem, scale, None)
     records = [record for record in stored if settings_text(record.spec.settings) in texts]
     return StoredSweep(problem, judge_by(problem.objectives, records), settings_mapping(problem.scale(scale).settings))
@@ -88,7 +90,8 @@ def select_sweeps(
         folder: the folder of the store.
         name: the problem.
         scales: only these; empty for the problem's first, or for all if it is known by its stored runs alone.
-        settings: only runs with these values; those with several values of a setting are compared in one sweep.
+        settings: only runs with these values; those with several values of a setting are compared in one sweep. Main
+            alone need not have the settings: it is compared with the other runs.
         objectives: the metrics to judge by; None or empty for those of the problem.
     """
     declared, records = _find_runs(folder, name, scales, only_first_scale=True)
@@ -97,20 +100,23 @@ def select_sweeps(
     if declared is not None or objectives:
         records = judge_by(declared.objectives if declared else objectives or {}, records)
     choices = settings or {}
-    records = _with_settings(records, name, choices)
+    selected = _with_settings(records, name, choices)
     sweeps: list[StoredSweep] = []
-    for scale in dict.fromkeys(record.spec.scale for record in records):
+    for scale in dict.fromkeys(record.spec.scale for record in selected):
         by_settings: dict[str, list[RunRecord]] = {}
-        for record in records:
+        for record in selected:
             if record.spec.scale == scale:
                 by_settings.setdefault(_text_without(choices, record.spec.settings), []).append(record)
         defaults: Mapping[str, Setting] | None = None
         if declared:
             defaults = settings_mapping(declared.scale(scale).settings)
-        elif len(by_settings) == 1:
-            defaults = next(record for record in records if record.spec.scale == scale).spec.settings
+        else:  # not by the selected runs: their settings need not be the default
+            stored = {settings_text(each.spec.settings): each.spec for each in records if each.spec.scale == scale}
+            if len(stored) == 1:
+                defaults = next(iter(stored.values())).settings
         first = None if defaults is None else _text_without(choices, defaults)
-        ordered = sorted(by_settings, key=lambda text: (text != first, text))
+        compared = (text for text, runs in by_settings.items() if any(_names(run.spec, choices) for run in runs))
+        ordered = sorted(compared, key=lambda text: (text != first, text))
         sweeps += [StoredSweep(declared, by_settings[text], defaults) for text in ordered]
     return sweeps
 
@@ -125,14 +131,38 @@ def _with_settings(records: Sequence[RunRecord], problem: str, choices: Choices)
         known = dict.fromkeys(known for record in records for known in record.spec.settings)
         if name not in known:
             raise unknown("setting", name, known, where=f"of {problem}")
+    missing = {name: values for name in choices if (values := _missing_values(records, name, choices[name]))}
     selected = [record for record in records if _has_settings(record.spec, choices)]
-    if not selected:
-        wanted = ", ".join(f"{name} = {values}" for name, values in choices.items())
+    if missing or not any(_names(record.spec, choices) for record in selected):
+        wanted = ", ".join(f"{name} = {_in_words(values)}" for name, values in (missing or choices).items())
         raise UserError(f"no run of {problem} with {wanted} is stored: train it with gradsurgery sweep")
     return selected
 
 
+def _missing_values(
+    records: Sequence[RunRecord], name: str, values: Setting | Sequence[Setting]
+) -> Setting | Sequence[Setting]:
+    """Those of the values that no run has; all of them if they are of another type than those of the runs."""
+    stored = [record.spec.settings[name] for record in records if name in record.spec.settings]
+    missing = []
+    for kind in {type(value): kinds_of({name: value})[name] for value in stored}.values():
+        with suppress(TypeError, ValueError):
+            missing.append([value for value in read_choices(kind, values) if value not in stored])
+    return min(missing, key=len, default=values)
+
+
+def _in_words(values: Setting | Sequence[Setting]) -> str:
+    return str(values) if isinstance(values, Setting) else " and ".join(map(str, values))
+
+
+def _names(spec: RunSpec, choices: Choices) -> bool:
+    """True unless it is main alone, kept without one of the settings."""
+    return choices.keys() <= spec.settings.keys()
+
+
 def _has_settings(spec: RunSpec, choices: Choices) -> bool:
+    if is_main_alone(spec):  # the hyperparameters of other methods are settings, too
+        choices = {name: values for name, values in choices.items() if name in spec.settings}
     kinds = kinds_of(spec.settings)
     try:
         return all(spec.settings[name] in read_choices(kinds[name], values) for name, values in choices.items())

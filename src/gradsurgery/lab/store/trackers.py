@@ -7,12 +7,16 @@
 A run of the store is a run (W&B, MLflow) or a trial (Optuna). Exporting it again replaces it.
 """
 
+import hashlib
 import logging
 import math
 import os
 import re
+import sqlite3
 import warnings
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -57,7 +61,8 @@ def export_wandb(records: Iterable[RunRecord], folder: str | Path) -> None:
 def export_mlflow(records: Iterable[RunRecord], path: str | Path) -> None:
     """Write each run to an MLflow database in SQLite, with an experiment for each problem and scale.
 
-    MLflow takes fewer characters in the names of metrics and settings: others become ``_``.
+    MLflow takes fewer characters in the names of metrics and settings: others become ``_``. A hash keeps names apart
+    that would be equal.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow import MlflowClient
@@ -65,7 +70,11 @@ def export_mlflow(records: Iterable[RunRecord], path: str | Path) -> None:
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)  # it lists the tables that it creates
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    client = MlflowClient(_database(path))
+    with _open_database(path, "MLflow") as url:
+        client = MlflowClient(url)
+        client.search_experiments(max_results=1)  # the first call opens it
+    records = list(records)
+    plain = _plain_names(name for record in records for row in (_config(record.spec), *record.metrics) for name in row)
     for record in records:
         spec = record.spec
         title = f"{spec.problem}, {spec.scale}"
@@ -74,9 +83,9 @@ def export_mlflow(records: Iterable[RunRecord], path: str | Path) -> None:
         for old in client.search_runs([experiment], f"tags.key = '{spec.key}'"):
             client.delete_run(old.info.run_id)
         run = client.create_run(experiment, run_name=describe_run(spec), tags={"key": spec.key}).info.run_id
-        client.log_batch(run, params=[Param(_plain(name), str(value)) for name, value in _config(spec).items()])
+        client.log_batch(run, params=[Param(plain[name], str(value)) for name, value in _config(spec).items()])
         metrics = [
-            Metric(_plain(name), value, timestamp=0, step=int(row["step"]))
+            Metric(plain[name], value, timestamp=0, step=int(row["step"]))
             for row in record.metrics
             for name, value in row.items()
             if name != "step"
@@ -94,7 +103,8 @@ def export_optuna(records: Iterable[RunRecord], path: str | Path) -> None:
     """
     import optuna
 
-    storage = _database(path)
+    with _open_database(path, "Optuna") as url:
+        storage = optuna.storages.RDBStorage(url)
     studies: dict[str, list[RunRecord]] = {}
     for record in records:
         studies.setdefault(f"{record.spec.problem}, {record.spec.scale}", []).append(record)
@@ -148,9 +158,29 @@ def _is_number(value: Setting) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _database(path: str | Path) -> str:
-    return f"sqlite:///{Path(path).absolute().as_posix()}"
+@contextmanager
+def _open_database(path: str | Path, tool: str) -> Iterator[str]:
+    """The URL of an SQLite database, whose folder is created; ``ValueError`` if the tool cannot open it."""
+    from sqlalchemy import URL
+
+    path = Path(path).absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(sqlite3.connect(path)) as db:  # the tools would log the error and try again
+            db.execute("BEGIN IMMEDIATE")
+        yield str(URL.create("sqlite", database=path.as_posix()))
+    except ModuleNotFoundError:  # MLflow imports Alembic only here
+        raise
+    except Exception as error:  # each tool has its own, and those of SQLAlchemy and Alembic
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the file must be new or a database of {tool} to write to; got {path}: {reason}") from error
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w./ :-]", "_", name, flags=re.ASCII)
+def _plain_names(names: Iterable[str]) -> dict[str, str]:
+    """Names -> names that MLflow takes, all different."""
+    plain = {name: re.sub(r"[^\w./ :-]", "_", name, flags=re.ASCII) for name in names}
+    uses = Counter(plain.values())
+    return {
+        name: text if text == name or uses[text] == 1 else f"{text}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        for name, text in plain.items()
+    }
