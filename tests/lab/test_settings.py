@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import pytest
 
 from gradsurgery.lab.errors import UserError
@@ -15,6 +16,7 @@ from gradsurgery.lab.settings import (
     Text,
     Whole,
     combine,
+    kinds_of,
     one_of,
     override,
 )
@@ -144,3 +146,17 @@ def test_settings_are_combined():
 def test_a_bad_value_among_several_is_one_sentence(choices):
     with pytest.raises(UserError, match="the setting rate must"):
         list(combine(Settings(), {"rate": choices}, "toy"))
+
+
+def test_values_of_derived_types_and_empty_text_are_settings():
+    kinds = kinds_of({"rate": np.float64(0.1), "note": ""})
+    assert kinds["rate"].read("0.3") == 0.3
+    assert kinds["note"].read("") == ""
+
+
+def test_a_float_of_a_dataclass_may_be_given_as_a_whole_number():
+    @dataclass(frozen=True)
+    class Rates:
+        rate: float = 1
+
+    assert kinds_of(Rates())["rate"].read("0.5") == 0.5

@@ -361,3 +361,19 @@ def test_misnamed_losses_are_reported_at_the_first_row(tmp_path):
     for workers in (0, 1):
         with pytest.raises(UserError, match=f"^the first row of misnamed {sentence}$"):
             lab.sweep(misnamed, folder=tmp_path, workers=workers, quiet=True)
+
+
+def test_a_device_and_an_error_that_are_no_plain_text_are_recorded(tmp_path):
+    @lab.problem(main="m", aux="a", methods=["mixed"], lams=[1.0])
+    def odd(run):
+        run.device = Path("cpu")  # as a torch.device is, not text
+        yield {"step": 0, "main_train": 1.0, "aux_train": 1.0}
+        if run.lam:
+            raise ValueError("caf\udce9")  # the name of a file that is not UTF-8
+
+    with pytest.raises(ValueError, match="caf"):
+        lab.sweep(odd, folder=tmp_path, workers=0, quiet=True)
+    with lab.Store(tmp_path) as store:
+        by_status = {record.status: record.info for record in store.select(status=None)}
+    assert by_status["done"]["device"] == "cpu"
+    assert by_status["failed"]["reason"] == "ValueError: caf\\udce9"

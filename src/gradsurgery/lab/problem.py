@@ -208,7 +208,7 @@ def problem(
         if not inspect.isgeneratorfunction(function):
             raise TypeError(f"a training function must be a generator, with a yield for each row; got {function!r}")
         return Problem(
-            name=name or function.__name__,
+            name=name or _name_of(function),
             title=title or (inspect.getdoc(function) or f"{main} against {' and '.join(losses)}").splitlines()[0],
             main=main,
             aux=losses if len(losses) > 1 else losses[0],
@@ -223,3 +223,9 @@ def problem(
         )
 
     return decorate
+
+
+def _name_of(function: TrainingFunction) -> str:
+    if not hasattr(function, "__name__"):
+        raise TypeError(f"a training function without a name must get one, name=...; got {function!r}")
+    return function.__name__

@@ -120,7 +120,7 @@ _BY_TYPE: dict[Any, Kind] = {
     bool: TrueOrFalse(),
     int: Whole(least=None, most=None),
     float: Number(),
-    str: Text(expected="text"),
+    str: Text(r"(?s:.*)", "text"),
 }
 
 
@@ -135,14 +135,19 @@ def kinds_of(settings: Settings) -> dict[str, Kind]:
     for name, value in values.items():
         check_setting(name, value)
     if not is_dataclass(settings):
-        return {name: _BY_TYPE[type(value)] for name, value in values.items()}
+        return {name: _kind_of_value(value) for name, value in values.items()}
     hints = get_type_hints(type(settings), include_extras=True)
     return {name: _kind_of(hints[name], values[name]) for name in values}
 
 
 def _kind_of(hint: Any, value: Setting) -> Kind:
-    kind: Kind = hint.__metadata__[0] if hasattr(hint, "__metadata__") else _BY_TYPE[type(value)]
-    return kind
+    kind: Kind | None = hint.__metadata__[0] if hasattr(hint, "__metadata__") else _BY_TYPE.get(hint)
+    return kind or _kind_of_value(value)
+
+
+def _kind_of_value(value: Setting) -> Kind:
+    """By its type or a class that this derives from, as numpy's float64 does from float."""
+    return next(kind for each, kind in _BY_TYPE.items() if isinstance(value, each))
 
 
 def read_choices(kind: Kind, choices: Setting | Sequence[Setting]) -> list[Setting]:

@@ -180,6 +180,16 @@ def test_the_command_line_stops_with_an_allowance_and_recommends_for_it(tmp_path
         assert "gs.mixed(lam=0.03)" in output
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_a_dry_run_counts_the_stopped_runs_that_would_be_trained(tmp_path, capsys):
+    command = ["sweep", f"{__file__}:grows", "--workers", "0", "--seeds", "0", "--folder", str(tmp_path)]
+    assert main([*command, "--allow", "5%"]) == 0
+    for options, missing in ((["--allow", "5%"], 0), (["--allow", "50%"], 2), ([], 2)):
+        capsys.readouterr()
+        assert main([*command, *options, "--dry-run"]) == 0
+        assert f", {missing} to train" in capsys.readouterr().out
+
+
 def test_a_problem_with_a_metric_of_its_own_is_judged_by_it(tmp_path):
     @lab.problem(main="m", aux="a", methods=["mixed"], lams=[0.01, 0.02, 0.03, 0.5], maximise={"main": "accuracy"})
     def measured(run):

@@ -7,6 +7,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from gradsurgery.lab.errors import FailedRunsError, UserError, require_extra
 
@@ -14,6 +15,9 @@ from gradsurgery.lab.errors import FailedRunsError, UserError, require_extra
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 2 for a mistake of the user, 1 for any other failure."""
     argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without λ shows a question mark
+            stream.reconfigure(errors="replace")
     try:
         with require_extra():
             from rich.console import Console

@@ -74,7 +74,7 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
     grid |= {"seeds": options.seeds, "scale": options.scale, "settings": parse_settings(options.set)}
     if options.dry_run:
         _, runs, max_lams = plan_runs(options.problem, **grid)
-        _print_plan(runs, max_lams, options.folder, console)
+        _print_plan(runs, max_lams, options.folder, console, options.allow if options.stop else None)
         return
     if records := _train(options, console, grid):
         # the report of a large sweep must survive a small one, so it covers all runs with the same settings
@@ -83,11 +83,17 @@ def sweep(options: argparse.Namespace, console: Console) -> None:
         raise_if_failed(records, options.folder)
 
 
-def _print_plan(runs: Sequence[RunSpec], max_lams: int | None, folder: Path, console: Console) -> None:
+def _print_plan(
+    runs: Sequence[RunSpec], max_lams: int | None, folder: Path, console: Console, allowance: "Allowance | None"
+) -> None:
     """Print the runs of a grid that are to be trained, and how many are stored. Creates nothing."""
     with Store(folder / "store.sqlite") as store:
         stored = store.select(runs[0].problem, runs[0].scale, status=None)
-    ended = {record.spec.key for record in stored if record.status not in ("running", "failed")}
+    ended = {
+        record.spec.key
+        for record in stored
+        if record.status == "done" or (record.status == "stopped" and allowance and allowance.is_covered(record.info))
+    }
     missing = [run for run in runs if run.key not in ended]
     for line in describe_runs(missing):
         console.print(f"  {line}", soft_wrap=True)

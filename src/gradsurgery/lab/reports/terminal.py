@@ -9,6 +9,7 @@ from rich.text import Text
 
 from gradsurgery.lab.analysis.allowance import DEFAULT, Allowance
 from gradsurgery.lab.analysis.compare import compare_methods
+from gradsurgery.lab.analysis.conditions import condition_warnings
 from gradsurgery.lab.analysis.level_costs import level_costs
 from gradsurgery.lab.analysis.options import collect_options, describe_changes
 from gradsurgery.lab.analysis.outcomes import outcome_sentences, progress_sentences
@@ -59,6 +60,8 @@ def print_recommendations(
     )
     for text in (*(each.text for each in advice.recommendations), *advice.hints):
         _print(console, text, indent=2)
+    for sentence in condition_warnings(records):
+        _print(console, sentence, style="bold red")
     for cost in level_costs(advice):
         _print(console, f"{cost.name}: {describe_changes(cost.changes)}", indent=2)
     _print_answer(advice, console)

@@ -76,7 +76,8 @@ def describe_error(error: BaseException) -> Raised:
     """The last message of a run that raised an error."""
     if isinstance(error, UserError):
         return Raised(str(error), is_mistake=True)
-    return Raised(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
+    reason = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()  # of names of files
+    return Raised(reason, traceback="".join(traceback.format_exception(error)))
 
 
 @cache
@@ -102,5 +103,5 @@ def _numbers(row: Metrics) -> Metrics:
 def _outcome(problem: Problem, run: Run) -> dict[str, Setting]:
     """The info that a trained run adds to its record."""
     samples = json.dumps([asdict(sample) for sample in run.samples])
-    info = {**({"device": run.device} if run.device else {}), **({"samples": samples} if run.samples else {})}
+    info = {**({"device": str(run.device)} if run.device else {}), **({"samples": samples} if run.samples else {})}
     return {**info, **objective_info(problem.objectives)}
