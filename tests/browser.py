@@ -4,7 +4,7 @@ import shutil
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-"""The first is Chromium without its windows, and takes half as long for a page."""
+"""The first is Chromium without its windows, which takes less time."""
 LAPTOP, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 
 

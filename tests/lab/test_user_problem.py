@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -377,3 +378,12 @@ def test_a_device_and_an_error_that_are_no_plain_text_are_recorded(tmp_path):
         by_status = {record.status: record.info for record in store.select(status=None)}
     assert by_status["done"]["device"] == "cpu"
     assert by_status["failed"]["reason"] == "ValueError: caf\\udce9"
+
+
+def test_a_training_function_without_a_name_must_get_one():
+    def walk(run, size):
+        yield {"step": 0, "main_train": size}
+
+    with pytest.raises(TypeError, match="a training function without a name must get one, name="):
+        lab.problem(main="m", aux="a")(partial(walk, size=1.0))
+    assert lab.problem(main="m", aux="a", name="walk")(partial(walk, size=1.0)).name == "walk"

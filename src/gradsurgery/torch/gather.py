@@ -279,7 +279,7 @@ def _shares_memory(gradient: Tensor) -> bool:
 
 
 def _copy_shared(gradient: Tensor | None) -> Tensor | None:
-    """The gradient of a leaf outside the surgery, which later gradients are added to."""
+    """The gradient of a leaf outside the surgery, copied if it shares its memory: later ones are added to it."""
     is_shared = type(gradient) is Tensor and gradient.layout is torch.strided and _shares_memory(gradient)
     return gradient.clone() if gradient is not None and is_shared else gradient
 

@@ -276,3 +276,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(capsys, tmp_path):
     code, _, err = call(capsys, "sweep", "lipschitz", *SMALL, "--folder", str(tmp_path / "file" / "runs"))
     assert code == 1
     assert len(err.splitlines()) == 1
+
+
+def test_a_terminal_that_has_no_lambda_shows_a_question_mark():
+    command = [sys.executable, "-m", "gradsurgery.lab.cli", "list", "lipschitz"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "lipschitz" in printed
+    assert "?" in printed
